@@ -10,6 +10,8 @@ shards of its own.  In the end:
 - every order that a fetcher visited is valid in the log: none has a void epoch,
 - no host was visited before its delay had passed, whoever owned its partition,
 - no minute has more orders than the budget and its burst allow,
+- the orders that the budget would have allowed and nobody got are at most those of the partitions
+  that did not answer,
 - each partition, recovered from the oldest snapshot in shared storage, equals the auditor's shard.
 
 For each kind of fault the time is measured during which a partition had no owner that answered,
@@ -66,6 +68,10 @@ _STOPPED_SECONDS: Final = 7.0
 _LEASE_SECONDS: Final = 20.0
 _DOWN_SECONDS: Final = (1.0, 6.0)
 _SETTLE_SECONDS_MAX: Final = 120.0
+# A partition that did not answer for longer counts as away.
+_AWAY_SECONDS: Final = 1.0
+# Share of the budget that may stay unused for other reasons, such as fetchers that stand still.
+_UNUSED_SHARE_MAX: Final = 0.01
 _ADDED_ROWS: Final = 20_000
 _PAGES_PER_HOST: Final = 50
 
@@ -136,6 +142,8 @@ class _Probe:
         """When each partition last answered."""
         self.longest = np.zeros(len(urls))
         """Longest time without an answer since `begin`."""
+        self.away_seconds = np.zeros(len(urls))
+        """Seconds during which each partition was away, of all times together."""
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -160,9 +168,9 @@ class _Probe:
             rows = client.add(self._urls).rows
             now = time.monotonic()
             answered = rows != RowStatus.UNAVAILABLE
-            self.longest[answered] = np.maximum(
-                self.longest[answered], now - self.last_seen[answered]
-            )
+            unseen = now - self.last_seen[answered]
+            self.longest[answered] = np.maximum(self.longest[answered], unseen)
+            self.away_seconds[answered] += np.where(unseen > _AWAY_SECONDS, unseen, 0.0)
             self.last_seen[answered] = now
 
     @property
@@ -388,6 +396,7 @@ def measure(
                         gaps[name].append(float(probe.longest[chosen].max()))
                         found[name] = round(gaps[name][-1], 2)
                 print(json.dumps(found), file=sys.stderr)
+            ended = time.time()
         finally:
             for fetcher in fetchers:
                 fetcher.send_signal(signal.SIGCONT)
@@ -395,17 +404,28 @@ def measure(
                 fetcher.wait()
             probe.close()
             heartbeats.close()
-        lasted = time.time() - begun
         workers.close()
         auditor.close()
+        ordered = np.array(auditor.ordered_ms) / 1_000
+        n_ordered = int(((ordered >= begun) & (ordered < ended)).sum())
+        unused_share = 1 - n_ordered / (per_second * (ended - begun))
+        away_share = float(probe.away_seconds.mean()) / (ended - begun)
         problems = _find_problems(folder, auditor, config, per_second)
+        if unused_share > away_share + _UNUSED_SHARE_MAX:
+            problems.append(
+                f"{unused_share:.1%} of the budget was not used, although partitions were away for "
+                f"{away_share:.1%} of the time"
+            )
     return {
         "n_pages": n_pages,
         "n_partitions": n_partitions,
-        "seconds": round(lasted),
+        "seconds": round(ended - begun),
         "seconds_to_add": round(seconds_to_add),
         "n_orders": len(auditor.visits_allowed),
         "n_outcomes": len(auditor.counted),
+        "unused_share": round(unused_share, 4),
+        "away_share": round(away_share, 4),
+        "snapshot_megabytes_max": round(_snapshot_megabytes(folder / "shared"), 1),
         "gaps": {
             kind: {
                 "n": len(seconds),
@@ -418,6 +438,12 @@ def measure(
         "problems": problems,
         "folder": str(folder) if problems else None,
     }
+
+
+def _snapshot_megabytes(shared: Path) -> float:
+    """Return the size of the largest snapshot in shared storage."""
+    manifests = [json.loads(path.read_text()) for path in shared.glob("*/*/*.json")]
+    return max((sum(one["bytes"] for one in m["files"]) for m in manifests), default=0) / 1e6
 
 
 def _find_problems(

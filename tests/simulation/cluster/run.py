@@ -7,6 +7,7 @@ records are in the log or appear later, storage keeps damaged bytes, and workers
 still and start again.  `tests.simulation.cluster.checks` has the properties that must hold.
 """
 
+import gc
 import logging
 import shutil
 import tempfile
@@ -237,6 +238,8 @@ def run_clusters(
         while report.n_steps < n_steps:
             with new_folder() as folder:
                 one = run_cluster(seed, folder)
+            # Workers are in reference cycles, which are few and hold much memory.
+            gc.collect()
             on_run(seed, one)
             report.add(one)
             seed += 1
