@@ -6,13 +6,15 @@ share its partitions; fetchers lease and report at any worker.  At random moment
 is stopped; each is started again.  An auditor reads the whole log beside it, and applies it to
 shards of its own.  In the end:
 
+- every page that a worker acknowledged is tracked,
 - every outcome that a worker acknowledged is in the log, and valid,
 - every order that a fetcher visited is valid in the log: none has a void epoch,
 - no host was visited before its delay had passed, whoever owned its partition,
 - no minute has more orders than the budget and its burst allow,
 - the orders that the budget would have allowed and nobody got are at most those of the partitions
   that did not answer,
-- each partition, recovered from the oldest snapshot in shared storage, equals the auditor's shard.
+- each partition, made from the oldest snapshot in shared storage and the log after it, equals the
+  auditor's shard.
 
 For each kind of fault the time is measured during which a partition had no owner that answered,
 apart for partitions that had no standby when it happened.
@@ -35,17 +37,19 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 import numpy as np
+from pyarrow import fs
 
-import recrawl
 from benchmarks.cluster_processes import Brokers, Workers
 from recrawl.client import Client
 from recrawl.cluster.control_topic import CONTROL_SUFFIX, ControlTopic
 from recrawl.cluster.members.heartbeats import Heartbeat
 from recrawl.cluster.presence import heartbeat_of
 from recrawl.corpus import CorpusConfig, RowStatus
-from recrawl.errors import RecrawlError
+from recrawl.errors import PositionLost, RecrawlError
+from recrawl.ledger import SnapshotFolder, SnapshotOrigin
 from recrawl.ledger.kafka import KafkaLog
-from recrawl.node.durability.recovery import initial_shard
+from recrawl.ledger.shared_snapshots import SharedSnapshots
+from recrawl.node.durability.recovery import initial_shard, restore_shard
 from recrawl.node.few_reported import FewPagesReported
 from recrawl.node.node import apply_entry
 from recrawl.node.orders import handle_of
@@ -68,8 +72,6 @@ _STOPPED_SECONDS: Final = 7.0
 _LEASE_SECONDS: Final = 20.0
 _DOWN_SECONDS: Final = (1.0, 6.0)
 _SETTLE_SECONDS_MAX: Final = 120.0
-# A partition that did not answer for longer counts as away.
-_AWAY_SECONDS: Final = 1.0
 # Share of the budget that may stay unused for other reasons, such as fetchers that stand still.
 _UNUSED_SHARE_MAX: Final = 0.01
 _ADDED_ROWS: Final = 20_000
@@ -88,14 +90,25 @@ class _Auditor:
         self.counted: set[int] = set()
         """Handles of valid outcomes."""
         self.ordered_ms: list[int] = []
+        self._lost: PositionLost | None = None
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
         while not self._stopping.wait(0.2):
-            with suppress(RecrawlError):  # a broker is away
+            try:
                 self.read()
+            except PositionLost as error:
+                self._lost = error
+                return
+            except RecrawlError:  # a broker is away
+                pass
+
+    def check(self) -> None:
+        """Raise an error if the log was truncated before it was read."""
+        if self._lost is not None:
+            raise self._lost
 
     def read(self) -> None:
         for i in range(len(self.shards)):
@@ -127,7 +140,33 @@ class _Auditor:
     def close(self) -> None:
         self._stopping.set()
         self._thread.join()
+        self.check()
         self.read()
+
+    def find_problems(self, shared: Path, restored: Path) -> list[str]:
+        """Compare each partition with its oldest snapshot and the log after it."""
+        problems = []
+        (corpus_id,) = (path.name for path in shared.iterdir())
+        for i, shard in enumerate(self.shards):
+            ledger = self._log.partition(i)
+            origin = SnapshotOrigin(corpus_id, i)
+            snapshots = SharedSnapshots(fs.LocalFileSystem(), str(shared), origin)
+            usable = [one for one in snapshots.list_complete() if one.position >= ledger.first]
+            if not usable:
+                problems.append(f"partition {i} has no snapshot in shared storage")
+                continue
+            saved = snapshots.restore(usable[-1], SnapshotFolder(restored / str(i)))
+            other = restore_shard(saved, is_reader=False)
+            position = usable[-1].position
+            while other is not None and (found := ledger.read(position)):
+                for _, record in found:
+                    apply_entry(other, entry_of(record))
+                position = found[-1][0] + 1
+            if other is None or shard is None or other.digest() != shard.digest():
+                problems.append(f"partition {i} differs from a replay of its whole log")
+        return problems
+
+    def close_log(self) -> None:
         self._log.close()
 
 
@@ -143,7 +182,8 @@ class _Probe:
         self.longest = np.zeros(len(urls))
         """Longest time without an answer since `begin`."""
         self.away_seconds = np.zeros(len(urls))
-        """Seconds during which each partition was away, of all times together."""
+        """Seconds during which each partition was unavailable, of all times together."""
+        self._away_since = np.full(len(urls), np.nan)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -164,13 +204,18 @@ class _Probe:
                     self._ask(clients[url])
 
     def _ask(self, client: Client) -> None:
+        asked = time.monotonic()
         with suppress(RecrawlError):
             rows = client.add(self._urls).rows
             now = time.monotonic()
             answered = rows != RowStatus.UNAVAILABLE
-            unseen = now - self.last_seen[answered]
-            self.longest[answered] = np.maximum(self.longest[answered], unseen)
-            self.away_seconds[answered] += np.where(unseen > _AWAY_SECONDS, unseen, 0.0)
+            self.longest[answered] = np.maximum(
+                self.longest[answered], now - self.last_seen[answered]
+            )
+            back = answered & ~np.isnan(self._away_since)
+            self.away_seconds[back] += asked - self._away_since[back]
+            self._away_since[back] = np.nan
+            self._away_since[~answered & np.isnan(self._away_since)] = asked
             self.last_seen[answered] = now
 
     @property
@@ -370,6 +415,8 @@ def measure(
             )
             for i in range(N_FETCHERS)
         ]
+        while len([*folder.glob("fetcher-*.jsonl")]) < N_FETCHERS:
+            time.sleep(_PROBE_SECONDS)
         begun = time.time()
         faults = [kind for kind in KINDS for _ in range(n_faults)]
         chance.shuffle(faults)
@@ -387,6 +434,7 @@ def measure(
                 _do_fault(kind, victim, brokers, workers, fetchers, down)
                 _wait_until_all_there(probe)
                 time.sleep(6.0)  # until all have heard each other again
+                auditor.check()
                 found: dict[str, object] = {"fault": kind, "victim": victim}
                 for name, chosen in (
                     (kind, [i for i in range(n_partitions) if i not in alone]),
@@ -410,7 +458,10 @@ def measure(
         n_ordered = int(((ordered >= begun) & (ordered < ended)).sum())
         unused_share = 1 - n_ordered / (per_second * (ended - begun))
         away_share = float(probe.away_seconds.mean()) / (ended - begun)
-        problems = _find_problems(folder, auditor, config, per_second)
+        problems = _find_problems(folder, auditor, per_second)
+        n_tracked = sum(shard.n_pages for shard in auditor.shards if shard is not None)
+        if n_tracked != n_pages:
+            problems.append(f"{n_tracked} pages are tracked, {n_pages} were acknowledged")
         if unused_share > away_share + _UNUSED_SHARE_MAX:
             problems.append(
                 f"{unused_share:.1%} of the budget was not used, although partitions were away for "
@@ -432,6 +483,7 @@ def measure(
                 "median": round(float(np.median(seconds)), 2),
                 "p90": round(float(np.quantile(seconds, 0.9)), 2),
                 "max": round(max(seconds), 2),
+                "n_above_8": sum(one > 8.0 for one in seconds),
             }
             for kind, seconds in sorted(gaps.items())
         },
@@ -446,9 +498,7 @@ def _snapshot_megabytes(shared: Path) -> float:
     return max((sum(one["bytes"] for one in m["files"]) for m in manifests), default=0) / 1e6
 
 
-def _find_problems(
-    folder: Path, auditor: _Auditor, config: CorpusConfig, per_second: float
-) -> list[str]:
+def _find_problems(folder: Path, auditor: _Auditor, per_second: float) -> list[str]:
     """Return what the cluster did wrong."""
     problems = []
     acknowledged: set[int] = set()
@@ -479,25 +529,6 @@ def _find_problems(
         allowed = per_second * 60 + per_second * 10 + len(auditor.shards)
         if in_window.max() > allowed:
             problems.append(f"{in_window.max()} orders in a minute, {allowed:.0f} are allowed")
-    with recrawl.open(folder / "recovered", config, read_only=False, partitions=()) as corpus:
-        for i, shard in enumerate(auditor.shards):
-            corpus.stand_by(i)
-            node = corpus._standbys.find(i).node
-            if shard is None or node.position != auditor.positions[i]:
-                problems.append(f"partition {i} was recovered to {node.position}")
-            elif not _is_same(shard, node.shard):
-                problems.append(f"partition {i} differs from a replay of its whole log")
-            corpus.close_standby(i)
+    problems += auditor.find_problems(folder / "shared", folder / "restored")
+    auditor.close_log()
     return problems[:50]
-
-
-def _is_same(shard: Shard, other: Shard) -> bool:
-    n = int(shard.tables.registers.n_slots[0])
-    if n != int(other.tables.registers.n_slots[0]):
-        return False
-    return all(
-        np.array_equal(getattr(shard.tables.pages, name)[:n], column[:n], equal_nan=True)
-        if column.dtype.kind == "f"
-        else np.array_equal(getattr(shard.tables.pages, name)[:n], column[:n])
-        for name, column in other.tables.pages._asdict().items()
-    )

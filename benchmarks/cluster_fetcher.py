@@ -15,7 +15,8 @@ from recrawl.client import Client
 from recrawl.corpus import RowStatus
 from recrawl.errors import RecrawlError
 
-_ORDERS: Final = 20
+# Enough for the budget even if each lease waits for an owner that does not answer.
+_ORDERS: Final = 100
 # An order is not visited that expires sooner than this.
 _SLACK_MS: Final = 200
 _PAUSE_SECONDS: Final = 0.05
