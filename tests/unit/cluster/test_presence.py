@@ -115,12 +115,16 @@ def watching(kafka_bootstrap: str, kafka_topic: str) -> Iterator[Presence]:
     presence.stop()
 
 
+def wait_until(is_so: Callable[[], bool]) -> None:
+    give_up_at = time.monotonic() + WAIT_SECONDS_MAX
+    while not is_so():
+        assert time.monotonic() < give_up_at
+        time.sleep(0.05)
+
+
 def wait_for(presence: Presence, names: tuple[str, ...]) -> None:
     """Wait until a worker sees exactly these."""
-    began = time.monotonic()
-    while presence.members.names != names or presence.members.is_frozen:
-        assert time.monotonic() - began < WAIT_SECONDS_MAX, presence.members
-        time.sleep(0.05)
+    wait_until(lambda: presence.members.names == names and not presence.members.is_frozen)
 
 
 def test_killed_stopped_and_ended_workers_are_noticed(
@@ -159,6 +163,7 @@ def test_a_later_start_with_the_same_name_replaces_the_first(
     second.start()
     try:
         wait_for(second, ("watching",))
+        wait_until(lambda: watching.replaced_by is not None)
         assert watching.replaced_by == later
         assert second.replaced_by is None
     finally:
