@@ -19,7 +19,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from recrawl.errors import LedgerError, PositionLost
-from recrawl.ledger import kafka_clients
+from recrawl.ledger import kafka_clients, kafka_errors
 from recrawl.ledger import kafka_topic as kafka_topic_module
 from recrawl.ledger.contract import AppendedSpan, Record
 from recrawl.ledger.kafka import KafkaLedger, KafkaLog
@@ -531,6 +531,26 @@ def test_calls_time_out_if_the_brokers_do_not_answer(
     with KafkaLog.open(*where, create=False) as log:
         assert log.partition(0).append(make_records(2)) == AppendedSpan(3, 5, True)
     assert capfd.readouterr().err == ""
+
+
+def test_an_error_names_what_a_broker_said_a_while_ago(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The library does not say the same thing again within half a minute."""
+
+    class Silent:
+        def poll(self, _: float) -> None:
+            pass
+
+        def list_topics(self, timeout: float) -> None:
+            raise KafkaException(KafkaError(KafkaError._TRANSPORT, "no metadata"))
+
+    brokers = kafka_errors.Brokers("a:1", 30.0)
+    silent: Any = Silent()
+    brokers.ask_with(silent)
+    brokers.on_error(KafkaError(KafkaError._TRANSPORT, "a:1/1: Connection refused"))
+    silence = KafkaError(KafkaError._TIMED_OUT)
+    assert "30 s (a:1: Connection refused)" in brokers.problem(silence)
+    monkeypatch.setattr(kafka_errors, "_PROBLEM_SECONDS_MAX", -1.0)  # as if it were long ago
+    assert "30 s (no metadata)" in brokers.problem(silence)
 
 
 def test_messages_of_the_kafka_library_are_logged(
