@@ -18,7 +18,8 @@ from tests.docs.tutorial_shell import Shell, Step, steps
 
 __all__ = ["sites"]
 
-pytestmark = pytest.mark.slow
+# Each of its waits may take minutes on a busy machine.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1_800)]
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/how-to/run-a-cluster.md").read_text("utf-8")

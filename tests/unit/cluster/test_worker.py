@@ -10,13 +10,15 @@ import pytest
 
 import recrawl
 from recrawl import Outcome
+from recrawl.cluster import roles
 from recrawl.cluster.control_topic import CONTROL_SUFFIX, ControlTopic
 from recrawl.cluster.members.heartbeats import Heartbeat
 from recrawl.cluster.view import ClusterView
 from recrawl.cluster.worker import Worker
 from recrawl.corpus import Corpus, CorpusConfig, RowStatus
 
-pytestmark = pytest.mark.slow_without_jit
+# On a busy machine each wait may take minutes.
+pytestmark = [pytest.mark.slow_without_jit, pytest.mark.timeout(1_800)]
 
 N_PARTITIONS = 6
 URLS = [f"https://h{i}.example/page" for i in range(60)]
@@ -66,6 +68,23 @@ class Cluster:
         in_use = [one.quotas.in_use() for one in self.corpora.values()]
         return [quota.per_second for one in in_use for quota in one.values()]
 
+    def steady_quotas(self) -> list[float]:
+        """Return the quotas of one moment: they move while they are read one after the other."""
+        found = [self.quotas()]
+
+        def are_steady() -> bool:
+            found.append(self.quotas())
+            return found[-1] == found[-2]
+
+        wait_until(are_steady)
+        return found[-1]
+
+    def count_pages(self) -> int:
+        return sum(corpus.n_pages for corpus in self.corpora.values())
+
+    def count_outcomes(self) -> int:
+        return sum(corpus.stats().n_outcomes for corpus in self.corpora.values())
+
     def is_settled(self) -> bool:
         wanted = next(iter(self.workers.values())).places
         owners, standbys = self.owners(), self.standbys()
@@ -80,7 +99,8 @@ class Cluster:
     def end(self, name: str, *, says_goodbye: bool) -> None:
         worker, corpus = self.workers.pop(name), self.corpora.pop(name)
         if says_goodbye:
-            assert worker.leave()
+            # It also gives up if it has heard of no other worker for some seconds.
+            wait_until(lambda: worker.leave(300.0), 600.0)
         worker.stop(says_goodbye=says_goodbye)
         corpus.close()
 
@@ -109,7 +129,7 @@ def cluster(tmp_path: Path, kafka_bootstrap: str, kafka_topic: str) -> Iterator[
                 ending.callback(made.end, name, says_goodbye=False)
 
 
-def wait_until(is_so: Callable[[], bool], seconds_max: float = 180.0) -> None:
+def wait_until(is_so: Callable[[], bool], seconds_max: float = 300.0) -> None:
     give_up_at = time.monotonic() + seconds_max
     while not is_so():
         assert time.monotonic() < give_up_at
@@ -128,23 +148,35 @@ def test_partitions_move_when_workers_join_die_and_leave(cluster: Cluster) -> No
     assert add_all(cluster) == len(URLS)
     cluster.join("b")
     cluster.join("c")
+    wait_until(lambda: cluster.is_settled() and len(set(cluster.owners().values())) == 3)
+    wait_until(lambda: cluster.count_pages() == len(URLS))
     wait_until(cluster.is_settled)
-    assert len(set(cluster.owners().values())) == 3
-    n_pages = sum(corpus.n_pages for corpus in cluster.corpora.values())
-    assert n_pages == len(URLS)
 
     # One dies: its partitions go to the workers that follow them.
     dead = cluster.owners()[0]
     standbys = cluster.standbys()
     lost = [i for i, owner in cluster.owners().items() if owner == dead]
+    all_heard_at = time.monotonic()
     cluster.end(dead, says_goodbye=False)
-    wait_until(lambda: len(cluster.owners()) == N_PARTITIONS)
-    assert {i: cluster.owners()[i] for i in lost} == {i: standbys[i] for i in lost}
+
+    def is_taken_over() -> bool:
+        nonlocal all_heard_at
+        now = time.monotonic()
+        heard = [set(worker.presence.members.names) for worker in cluster.workers.values()]
+        if all(one >= {dead, *cluster.workers} for one in heard):
+            all_heard_at = now
+        return len(cluster.owners()) == N_PARTITIONS
+
+    wait_until(is_taken_over)
+    # If a standby is late, as on a busy machine, another worker claims its partition.
+    if time.monotonic() - all_heard_at < roles._UNOWNED_SECONDS_MAX:
+        assert {i: cluster.owners()[i] for i in lost} == {i: standbys[i] for i in lost}
     wait_until(cluster.is_settled)
 
     # One leaves: the other has all of them before it ends.
     cluster.end(cluster.owners()[0], says_goodbye=True)
-    assert len(cluster.owners()) == N_PARTITIONS
+    # The first owner ends when it has read the claim, maybe before the next one takes calls.
+    wait_until(lambda: len(cluster.owners()) == N_PARTITIONS)
     (corpus,) = cluster.corpora.values()
     assert corpus.n_pages == len(URLS)
     assert add_all(cluster) == 0
@@ -155,19 +187,32 @@ def test_operators_see_the_workers_drain_one_and_pin_a_partition(cluster: Cluste
         cluster.join(name)
     wait_until(cluster.is_settled)
     with ClusterView(cluster.control(), N_PARTITIONS) as view:
-        status = view.observe()
-        assert {one.partition: one.owner for one in status.partitions} == cluster.owners()
-        assert all(len(one.standbys) == 1 for one in status.partitions)
-        assert [one.worker for one in status.workers] == ["a", "b", "c"]
-        assert status.problems == []
+
+        def is_observed() -> bool:
+            """Whether it shows all; a worker without a heartbeat for two seconds is missing."""
+            status = view.observe()
+            owners = {one.partition: one.owner for one in status.partitions}
+            return (
+                owners == cluster.owners()
+                and all(len(one.standbys) == 1 for one in status.partitions)
+                and [one.worker for one in status.workers] == ["a", "b", "c"]
+                and status.problems == []
+            )
+
+        wait_until(is_observed)
         view.drain("b")
         view.pin(3, "c")
         with pytest.raises(ValueError, match="must be 0 to 5"):
             view.pin(6, "c")
-    wait_until(lambda: "b" not in cluster.owners().values() and cluster.is_settled())
-    assert cluster.owners()[3] == "c"
+    wait_until(
+        lambda: (
+            "b" not in cluster.owners().values()
+            and cluster.is_settled()
+            and cluster.owners().get(3) == "c"
+        )
+    )
     with ClusterView(cluster.control(), N_PARTITIONS) as view:
-        assert set(view.observe().rules.drained) == {"b"}
+        wait_until(lambda: set(view.observe().rules.drained) == {"b"})
         view.drain("b", is_drained=False)
         view.pin(3, None)
     wait_until(lambda: "b" in cluster.owners().values() and cluster.is_settled())
@@ -206,8 +251,8 @@ def test_no_row_is_lost_while_partitions_move_under_load(cluster: Cluster) -> No
         stopping.set()
         thread.join()
     assert problems == []
-    n_outcomes = sum(corpus.stats().n_outcomes for corpus in cluster.corpora.values())
-    assert n_outcomes == sum(counted) > 0
+    assert sum(counted) > 0
+    wait_until(lambda: cluster.count_outcomes() == sum(counted))
 
 
 def test_all_workers_spend_one_budget_together(cluster: Cluster) -> None:
@@ -215,15 +260,15 @@ def test_all_workers_spend_one_budget_together(cluster: Cluster) -> None:
         cluster.join(name)
     wait_until(cluster.is_settled)
     per_second = 400_000 / 3600
-    wait_until(lambda: sum(cluster.quotas()) > 0.999 * per_second)
-    assert sum(cluster.quotas()) <= per_second * (1 + 1e-9)
+    wait_until(lambda: sum(cluster.steady_quotas()) > 0.999 * per_second)
+    assert sum(cluster.steady_quotas()) <= per_second * (1 + 1e-9)
     cluster.corpora["a"].set_budget("800000/h")
-    wait_until(lambda: sum(cluster.quotas()) > 0.999 * 2 * per_second)
-    assert sum(cluster.quotas()) <= 2 * per_second * (1 + 1e-9)
+    wait_until(lambda: sum(cluster.steady_quotas()) > 0.999 * 2 * per_second)
+    assert sum(cluster.steady_quotas()) <= 2 * per_second * (1 + 1e-9)
     # What a partition spends is in its log: the next owner goes on with it.
     cluster.end("a", says_goodbye=True)
-    assert len(cluster.quotas()) == N_PARTITIONS
-    assert 0 < sum(cluster.quotas()) <= 2 * per_second * (1 + 1e-9)
+    wait_until(lambda: len(cluster.steady_quotas()) == N_PARTITIONS)
+    assert 0 < sum(cluster.steady_quotas()) <= 2 * per_second * (1 + 1e-9)
 
 
 def test_a_worker_ends_if_another_with_its_name_was_started(cluster: Cluster) -> None:

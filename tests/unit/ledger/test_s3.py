@@ -12,6 +12,7 @@ from recrawl.ledger.shared_storage import open_storage
 from tests.s3_server import S3Server
 from tests.unit.ledger.test_shared_snapshots import ORIGIN, contents_of, take_snapshot
 
+REQUESTS_MAX = 1_000
 NOW_MS = 1_700_000_000_000
 
 
@@ -38,17 +39,22 @@ def test_an_upload_is_complete_or_not_there_wherever_it_is_interrupted(
     server: S3Server, shared: SharedSnapshots, tmp_path: Path
 ) -> None:
     saved = take_snapshot(tmp_path / "here", 100)
-    server.requests.clear()
-    shared.publish(saved, epoch=1, now_ms=NOW_MS)
-    n_requests = len(server.requests)
-    assert n_requests > 10
-    for fails_from in range(n_requests):
+    # The AWS client may repeat requests, so their number is not known before.
+    for fails_from in range(REQUESTS_MAX):
         system, root = open_storage(server.uri)
         other = SharedSnapshots(system, f"{root}/{fails_from}", ORIGIN)
         server.requests.clear()
         server.fails_from = fails_from
-        with pytest.raises(LedgerError, match="the snapshot at 100 cannot be stored"):
+        problem = None
+        try:
             other.publish(saved, epoch=1, now_ms=NOW_MS)
+        except LedgerError as error:
+            problem = str(error)
+        if problem is None:
+            assert len(server.requests) <= fails_from  # none was refused
+            assert fails_from > 10
+            return
+        assert "the snapshot at 100 cannot be stored" in problem
         server.fails_from = None
         assert other.list_complete() == []
         # The next attempt sends what is missing.
@@ -56,22 +62,27 @@ def test_an_upload_is_complete_or_not_there_wherever_it_is_interrupted(
         assert other.list_complete() == [again]
         there = SnapshotFolder(tmp_path / f"there-{fails_from}", origin=ORIGIN)
         assert contents_of(other.restore(again, there)) == contents_of(saved)
+    pytest.fail("no upload was complete")
 
 
 def test_a_download_is_complete_or_not_there_wherever_it_is_interrupted(
     server: S3Server, shared: SharedSnapshots, tmp_path: Path
 ) -> None:
     published = shared.publish(take_snapshot(tmp_path / "here", 5), epoch=1, now_ms=NOW_MS)
-    server.requests.clear()
-    shared.verify(published)
-    n_requests = len(server.requests)
-    for fails_from in range(n_requests):
+    for fails_from in range(REQUESTS_MAX):
         there = SnapshotFolder(tmp_path / f"there-{fails_from}", origin=ORIGIN)
         server.requests.clear()
         server.fails_from = fails_from
-        with pytest.raises(SnapshotError):
+        try:
             shared.restore(published, there)
-        assert there.list_saved() == []
+        except SnapshotError:
+            assert there.list_saved() == []
+        else:
+            assert len(server.requests) <= fails_from  # none was refused
+            assert fails_from > 10
+            assert there.list_saved() != []
+            return
+    pytest.fail("no download was complete")
 
 
 def test_no_upload_in_parts_is_begun(

@@ -65,7 +65,7 @@ class RunningServer:
     def stop(self) -> None:
         """Stop the server and wait until it has ended."""
         self._server.should_exit = True
-        self._thread.join(30)
+        self._thread.join(300)
         assert not self._thread.is_alive(), "the server has not stopped"
         self._socket.close()
 

@@ -7,6 +7,7 @@ workers to them.  The service uses it like a `Corpus`; requests that other worke
 
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any, Final
 
 import numpy as np
@@ -165,9 +166,10 @@ class ClusterCorpus:
 
     def close(self) -> None:
         """Close the connections to other workers, then the partitions of this process."""
-        self._calls.close()
-        self._leases.close()
-        self.local.close()
+        with ExitStack() as closing:  # the last is called first, and each also after an error
+            closing.callback(self.local.close)
+            closing.callback(self._leases.close)
+            closing.callback(self._calls.close)
 
     # ------------------------------------------------------------------ where rows are
 

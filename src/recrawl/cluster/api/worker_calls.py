@@ -82,6 +82,13 @@ class ForwardingSettings:
     """Deadline of the sampled pages for a plan; to find them, an owner looks at all its pages."""
 
 
+def _run_until_stopped(loop: asyncio.AbstractEventLoop) -> None:
+    try:
+        loop.run_forever()
+    finally:
+        loop.close()
+
+
 class _Health:
     """Whether a worker answers."""
 
@@ -315,7 +322,10 @@ class WorkerCalls:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
                 self._thread = threading.Thread(
-                    target=self._loop.run_forever, name="recrawl-forward", daemon=True
+                    target=_run_until_stopped,
+                    args=(self._loop,),
+                    name="recrawl-forward",
+                    daemon=True,
                 )
                 self._thread.start()
             return asyncio.run_coroutine_threadsafe(work, self._loop)
@@ -338,7 +348,10 @@ class WorkerCalls:
         return self._session
 
     def close(self) -> None:
-        """End all requests and close the connections."""
+        """End all requests and close the connections.
+
+        If that takes longer than some seconds, it goes on in the thread of the requests.
+        """
         with self._lock:
             self._is_closed = True
             loop, thread = self._loop, self._thread
@@ -351,11 +364,15 @@ class WorkerCalls:
             if self._session is not None:
                 await self._session.close()
 
-        asyncio.run_coroutine_threadsafe(finish(), loop).result(_CLOSE_SECONDS)
-        loop.call_soon_threadsafe(loop.stop)
+        finishing = asyncio.run_coroutine_threadsafe(finish(), loop)
+        finishing.add_done_callback(lambda _: loop.call_soon_threadsafe(loop.stop))
         thread.join(_CLOSE_SECONDS)
-        if not thread.is_alive():
-            loop.close()
+        if thread.is_alive():
+            logger.warning(
+                "the connections to other workers are not closed after %g s", _CLOSE_SECONDS
+            )
+        else:
+            finishing.result()
 
     # ------------------------------------------------------------------ requests
 

@@ -1,0 +1,129 @@
+"""A worker begins again when the number of partitions was changed, and only then."""
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from recrawl.cluster import running
+from recrawl.cluster.members.heartbeats import Heartbeat
+from recrawl.corpus import CorpusConfig
+
+WAIT_SECONDS = 300.0
+URL = "http://127.0.0.1:8377/"
+IDENTITY = Heartbeat(worker="a", instance="", started_at_ms=0)
+
+
+class Layout:
+    """A corpus whose number of partitions was changed; it says so when it may."""
+
+    def __init__(self) -> None:
+        self.config = CorpusConfig()
+        self.nodes = SimpleNamespace(n_partitions=1)
+        self.quotas = self.split_hosts = self.now_ms = None
+        self.is_asked, self.may_answer = threading.Event(), threading.Event()
+
+    def has_moved(self) -> bool:
+        self.is_asked.set()
+        assert self.may_answer.wait(WAIT_SECONDS)
+        return True
+
+
+class Process:
+    """What a worker does to its process and to the cluster."""
+
+    def __init__(self, corpus: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.corpus = corpus
+        self._monkeypatch = monkeypatch
+        self.signalled = threading.Event()
+        self.steps: list[str] = []
+
+    def kill(self, pid: int, number: int) -> None:
+        assert (pid, number) == (os.getpid(), signal.SIGTERM)
+        self.steps.append("signal")
+        self.signalled.set()
+
+    def make_worker(self, *_: Any, **__: Any) -> Any:
+        def leave() -> bool:
+            self.steps.append("leave")
+            return True
+
+        def stop() -> None:
+            self.steps.append("stop")
+
+        return SimpleNamespace(start=lambda: None, leave=leave, stop=stop)
+
+    def serve(self, serve_corpora: Callable[..., None]) -> Any:
+        """Run a worker with another server; return where it begins again."""
+        patch = self._monkeypatch.setattr
+        patch(running, "_WATCH_SECONDS", 0.001)
+        patch(running, "open_corpus", lambda *_, **__: nullcontext(self.corpus))
+        patch(running, "serve_corpora", serve_corpora)
+        patch(running, "Worker", self.make_worker)
+        patch(os, "kill", self.kill)
+        for name in ("open_control", "ClusterCorpus", "WorkerCalls", "ForwardedRequests"):
+            patch(running, name, lambda *_, **__: None)
+        keys: Any = None
+        return running._serve_layout(Path("a"), IDENTITY, keys, "corpus", lambda _: None)
+
+
+def watches() -> list[threading.Thread]:
+    return [one for one in threading.enumerate() if one.name == "recrawl-layout"]
+
+
+@pytest.fixture
+def process(monkeypatch: pytest.MonkeyPatch) -> Iterator[Process]:
+    made = Process(Layout(), monkeypatch)
+    yield made
+    made.corpus.may_answer.set()
+    for one in watches():  # before signals reach this process again
+        one.join()
+
+
+def test_a_worker_begins_again_after_the_signal_of_its_watch(process: Process) -> None:
+    def serve(*_: Any, on_ready: Any, before_stop: Any, **__: Any) -> None:
+        on_ready(URL)
+        process.corpus.may_answer.set()
+        assert process.signalled.wait(WAIT_SECONDS)
+        before_stop()
+
+    assert process.serve(serve) == URL
+    assert process.steps == ["signal", "stop"]
+
+
+def test_a_worker_ends_if_an_operator_stops_it_while_partitions_change(process: Process) -> None:
+    def serve(*_: Any, on_ready: Any, before_stop: Any, **__: Any) -> None:
+        on_ready(URL)
+        assert process.corpus.is_asked.wait(WAIT_SECONDS)
+        before_stop()
+        process.corpus.may_answer.set()
+
+    assert process.serve(serve) is None
+    assert process.steps == ["leave", "stop"]
+
+
+def test_after_an_error_of_the_server_nothing_ends_the_process(process: Process) -> None:
+    def serve(*_: Any, on_ready: Any, **__: Any) -> None:
+        on_ready(URL)
+        assert process.corpus.is_asked.wait(WAIT_SECONDS)
+        threading.Timer(0.1, process.corpus.may_answer.set).start()
+        raise OSError("the port is taken")
+
+    with pytest.raises(OSError, match="the port is taken"):
+        process.serve(serve)
+    assert watches() == []
+    assert process.steps == []
+
+
+def test_an_error_before_the_server_listens_is_raised(process: Process) -> None:
+    def serve(*_: Any, **__: Any) -> None:
+        raise OSError("the port is taken")
+
+    with pytest.raises(OSError, match="the port is taken"):
+        process.serve(serve)
