@@ -13,7 +13,7 @@ import pytest
 from recrawl.client import Client
 from recrawl.cluster.api.owners import Owner
 from recrawl.cluster.api.receiving import signed_text
-from recrawl.corpus import RowStatus
+from recrawl.corpus import Outcome, RowStatus
 from recrawl.messages.enums import Why
 from recrawl.messages.forwarding import forwarded_digest
 from tests.unit.cluster.api.workers import Worker, Workers
@@ -114,6 +114,25 @@ def test_partitions_without_an_owner_are_unavailable(
     away = URLS[added.rows.tolist().index(RowStatus.UNAVAILABLE)]
     answer = workers[0].server.get(f"/page?url={away}")
     assert (answer.status, answer.problem) == (503, "unavailable")
+
+
+def test_a_client_sends_rows_again_until_their_partitions_have_an_owner(
+    workers: Workers,
+) -> None:
+    def lose_owners() -> None:
+        workers.tell_all({})
+        threading.Timer(0.5, workers.tell_all).start()
+
+    with workers[0].client() as client:
+        lose_owners()
+        assert client.add(URLS).rows.tolist() == [RowStatus.DONE] * 200
+        lose_owners()
+        assert client.signal(URLS, source="ping").rows.tolist() == [RowStatus.DONE] * 200
+        assert sum(worker.corpus.stats().n_signals for worker in workers.all) == 200
+        orders = client.lease(200)
+        lose_owners()
+        reported = client.report([Outcome(handle=one.handle, digest=b"1") for one in orders])
+        assert reported.rows.tolist() == [RowStatus.DONE] * 200
 
 
 def test_a_repetition_gets_no_orders_that_are_given_back(
