@@ -12,6 +12,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
+from copy import copy
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
@@ -52,6 +53,7 @@ from recrawl.client.rows import (
     table_of_outcomes,
     url_array,
 )
+from recrawl.client.sent_rows import AnsweredRows, SentRows, repeat_unavailable
 from recrawl.client.service_url import parse_service_url
 from recrawl.client.transport import ARROW, Connecting, Transport
 from recrawl.client.work import Stop, WorkCounts, work_until_stopped
@@ -59,7 +61,14 @@ from recrawl.errors import ServiceError
 from recrawl.messages.enums import Why
 from recrawl.messages.leases import LeasedUrls, Orders, Shortfall, is_run_over
 from recrawl.messages.orders import ORDER_SCHEMA, Order, Outcome
-from recrawl.messages.results import Added, CountedRows, Reported, RowStatus, Signalled
+from recrawl.messages.results import (
+    Added,
+    CountedRows,
+    Reported,
+    RowStatus,
+    Signalled,
+    find_unavailable,
+)
 from recrawl.messages.samples import Sample, Samples, SourceSamples
 from recrawl.messages.turns import TurnEnd, TurnsAnswer
 from recrawl.messages.views import (
@@ -80,6 +89,15 @@ __all__ = ["AsyncClient"]
 _ORDERS_PER_REQUEST = 10_000
 _LISTED_PER_REQUEST = 5_000
 _WAIT_SECONDS = 20.0
+_REPORTED = (
+    "counted",
+    "transition",
+    "has_dropped",
+    "wrong_answer",
+    "is_known",
+    "is_unavailable",
+    "is_elsewhere",
+)
 
 
 class AsyncClient:
@@ -100,6 +118,9 @@ class AsyncClient:
         Longest time for one attempt, beyond the time that the server is asked to wait.
     retry_seconds
         Longest time for which a request is repeated; 0 for never.
+    row_retry_seconds
+        Longest time for which rows are sent again whose partition cannot be reached;
+        ``retry_seconds`` by default, 0 for never.
     answer_bytes_max
         Largest answer that is read, in bytes.
     connections_max
@@ -117,6 +138,7 @@ class AsyncClient:
         *,
         timeout_seconds: float = 60.0,
         retry_seconds: float = 60.0,
+        row_retry_seconds: float | None = None,
         answer_bytes_max: int = 256 << 20,
         connections_max: int = 100,
         allow_http: bool = False,
@@ -133,6 +155,9 @@ class AsyncClient:
         )
         self.url = url
         self._transport = Transport(parse_service_url(url), how)
+        self._row_retry_seconds = (
+            retry_seconds if row_retry_seconds is None else float(row_retry_seconds)
+        )
 
     async def __aenter__(self) -> Self:
         return self
@@ -155,9 +180,9 @@ class AsyncClient:
         answer = await self._transport.call("GET", path, params=params, wait_seconds=wait_seconds)
         return answer.json()
 
-    async def _send(self, method: str, path: str, body: Any) -> Any:
+    async def _send(self, method: str, path: str, body: Any, ends_at: float | None = None) -> Any:
         data = json.dumps(body, ensure_ascii=False).encode()
-        return (await self._transport.call(method, path, body=data)).json()
+        return (await self._transport.call(method, path, body=data, ends_at=ends_at)).json()
 
     async def _send_rows(
         self,
@@ -166,18 +191,25 @@ class AsyncClient:
         table: pa.Table,
         *,
         request: str | None = None,
+        ends_at: float | None = None,
         **params: Any,
-    ) -> list[tuple[int, Any]]:
+    ) -> list[SentRows]:
         """Send rows in as many requests as they need; return the rows and answer of each."""
-        answers = []
+        sent = []
         for number, part in enumerate(split_rows(table)):
             key = None if request is None else f"{request}.{number}"
-            answers += await self._send_part(method, path, part, key, params)
-        return answers
+            sent += await self._send_part(method, path, part, key, ends_at, params)
+        return sent
 
     async def _send_part(
-        self, method: str, path: str, table: pa.Table, request: str | None, params: dict[str, Any]
-    ) -> list[tuple[int, Any]]:
+        self,
+        method: str,
+        path: str,
+        table: pa.Table,
+        request: str | None,
+        ends_at: float | None,
+        params: dict[str, Any],
+    ) -> list[SentRows]:
         body = body_of(table)
         try:
             answer = await self._transport.call(
@@ -187,18 +219,85 @@ class AsyncClient:
                 body=body.data,
                 content_type=body.content_type,
                 request=request,
+                ends_at=ends_at,
             )
         except RequestTooLarge:
             half = table.num_rows // 2
             if half == 0:
                 raise
             halves = (table.slice(0, half), table.slice(half))
-            answers = []
+            sent = []
             for number, part in enumerate(halves):
                 key = None if request is None else f"{request}.{number}"
-                answers += await self._send_part(method, path, part, key, params)
-            return answers
-        return [(table.num_rows, answer.json())]
+                sent += await self._send_part(method, path, part, key, ends_at, params)
+            return sent
+        return [SentRows(table, request, answer.json())]
+
+    async def _send_to_owners(
+        self,
+        method: str,
+        path: str,
+        table: pa.Table,
+        *,
+        request: str | None = None,
+        check: Callable[[Any], None] = lambda _: None,
+        **params: Any,
+    ) -> tuple[NDArray[np.uint8], list[AnsweredRows]]:
+        """Send rows, again while they are unavailable; return the status of each, and all answers.
+
+        Parameters
+        ----------
+        method, path, table, request, **params
+            Request to send.
+        check
+            Function that raises if an answer is an error.
+        """
+        status = np.full(table.num_rows, RowStatus.UNAVAILABLE, np.uint8)
+        answered: list[AnsweredRows] = []
+
+        def note(rows: NDArray[np.int64], sent: Iterable[SentRows]) -> None:
+            first = 0
+            for one in sent:
+                n_rows = one.table.num_rows
+                found = read_status(one.answer, n_rows)
+                check(one.answer)
+                own = rows[first : first + n_rows]
+                first += n_rows
+                places = find_unavailable(status[own])
+                status[own[places]] = found[places]
+                answered.append(AnsweredRows(own[places], places, n_rows, one.answer))
+
+        sent = await self._send_rows(method, path, table, request=request, **params)
+        note(np.arange(table.num_rows), sent)
+
+        async def send_again(rows: NDArray[np.int64], ends_at: float) -> None:
+            if request is None:
+                part = table.take(pa.array(rows))
+                note(rows, await self._send_rows(method, path, part, ends_at=ends_at, **params))
+                return
+            # Each partition remembers the key of a request with a hash of its body, and does its
+            # rows once.  So the same request is sent again: with another key, rows would count
+            # twice whose owner has done them and did not answer in time.
+            first = 0
+            for one in sent:
+                own = np.arange(first, first + one.table.num_rows)
+                first += one.table.num_rows
+                if np.isin(own, rows).any():
+                    note(
+                        own,
+                        await self._send_part(
+                            method, path, one.table, one.request, ends_at, params
+                        ),
+                    )
+
+        await repeat_unavailable(status, self._row_retry_seconds, send_again)
+        return status, answered
+
+    def _sending_rows_once(self) -> "AsyncClient":
+        """Return a client with the same connections that leaves unavailable rows to its caller."""
+        one = copy(self)
+        one._row_retry_seconds = 0.0
+        return one
 
     # ------------------------------------------------------------------ pages
 
@@ -216,8 +315,7 @@ class AsyncClient:
         table = page_table(
             urls, importance=importance, cost=cost, doc_id=doc_id, metadata=metadata, key=key
         )
-        answers = await self._send_rows("POST", "/pages", table)
-        rows = _status_of(answers)
+        rows, answers = await self._send_to_owners("POST", "/pages", table)
         n_added, n_known, n_refused = (
             int(np.count_nonzero(rows == status))
             for status in (RowStatus.DONE, RowStatus.DUPLICATE, RowStatus.REFUSED)
@@ -226,9 +324,9 @@ class AsyncClient:
             n_added,
             n_known,
             n_refused,
-            n_limited=sum(found.get("n_limited") or 0 for _, found in answers),
+            n_limited=sum(one.answer.get("n_limited") or 0 for one in answers),
             limited_until_ms=max(
-                (found.get("limited_until_ms") or 0 for _, found in answers), default=0
+                (one.answer.get("limited_until_ms") or 0 for one in answers), default=0
             ),
             rows=rows,
         )
@@ -240,9 +338,9 @@ class AsyncClient:
         table = page_table(urls, doc_id=doc_id, metadata=metadata, key=key)
         reasons: dict[int, str] = {}
         first = 0
-        for n_rows, found in await self._send_rows("POST", "/pages", table, check=True):
-            reasons |= {first + int(row): why for row, why in found["reasons"].items()}
-            first += n_rows
+        for sent in await self._send_rows("POST", "/pages", table, check=True):
+            reasons |= {first + int(row): why for row, why in sent.answer["reasons"].items()}
+            first += sent.table.num_rows
         return reasons
 
     async def remove(
@@ -257,8 +355,9 @@ class AsyncClient:
                 "POST", "/pages/remove", params={"pattern": pattern}, body=b""
             )
             return CountedRows(int(answer.json()["n_pages"]))
-        answers = await self._send_rows("POST", "/pages/remove", page_table(urls, key=key))
-        return CountedRows(_sum_of(answers, "n_pages"), rows=_status_of(answers))
+        table = page_table(urls, key=key)
+        rows, answers = await self._send_to_owners("POST", "/pages/remove", table)
+        return CountedRows(sum(int(one.answer["n_pages"]) for one in answers), rows=rows)
 
     async def set(
         self,
@@ -279,16 +378,22 @@ class AsyncClient:
         table = page_table(urls, key=key)
         rows = np.full(table.num_rows, RowStatus.REFUSED, np.uint8)
         n_set = 0
-        for one_key, index in _by_key(table):
-            given = table["url"].take(pa.array(index)).to_pylist()
-            for first in range(0, len(given), ROWS_PER_REQUEST):
-                part = slice(first, first + ROWS_PER_REQUEST)
-                # A URL that is null has no UTF-8 form; an empty one is refused as well.
-                some = [url or "" for url in given[part]]
-                wanted = {"urls": some, "key": one_key, "settings": settings}
-                found = await self._send("POST", "/pages/settings", wanted)
-                rows[index[part]] = read_status(found, len(some))
-                n_set += int(found["n_pages"])
+
+        async def send(some: NDArray[np.int64], ends_at: float | None = None) -> None:
+            nonlocal n_set
+            for one_key, part in _by_key(table.take(pa.array(some))):
+                index = some[part]
+                given = table["url"].take(pa.array(index)).to_pylist()
+                for first in range(0, len(given), ROWS_PER_REQUEST):
+                    # A URL that is null has no UTF-8 form; an empty one is refused as well.
+                    sent = [url or "" for url in given[first : first + ROWS_PER_REQUEST]]
+                    wanted = {"urls": sent, "key": one_key, "settings": settings}
+                    found = await self._send("POST", "/pages/settings", wanted, ends_at)
+                    rows[index[first : first + len(sent)]] = read_status(found, len(sent))
+                    n_set += int(found["n_pages"])
+
+        await send(np.arange(table.num_rows))
+        await repeat_unavailable(rows, self._row_retry_seconds, send)
         return CountedRows(n_set, rows=rows)
 
     async def set_each(
@@ -305,7 +410,8 @@ class AsyncClient:
         table = page_table(
             urls, importance=importance, cost=cost, doc_id=doc_id, metadata=metadata, key=key
         )
-        return _count_done(_status_of(await self._send_rows("PATCH", "/pages", table)))
+        rows, _ = await self._send_to_owners("PATCH", "/pages", table)
+        return _count_done(rows)
 
     async def pages_after(
         self,
@@ -377,8 +483,9 @@ class AsyncClient:
 
     async def fetch_now(self, urls: Urls, *, key: Any = None) -> CountedRows:
         """Have pages fetched as soon as possible, as if they had certainly changed."""
-        answers = await self._send_rows("POST", "/pages/fetch-now", page_table(urls, key=key))
-        return _count_done(_status_of(answers))
+        table = page_table(urls, key=key)
+        rows, _ = await self._send_to_owners("POST", "/pages/fetch-now", table)
+        return _count_done(rows)
 
     # ------------------------------------------------------------------ orders
 
@@ -476,7 +583,8 @@ class AsyncClient:
     ) -> LeasedUrls:
         """Return an order for each URL that may be fetched now, or the reason why it may not."""
         table = page_table(urls, key=key)
-        answers = await self._send_rows(
+        # Rows that are unavailable are not sent again: the leases of the others begin now.
+        sent = await self._send_rows(
             "POST",
             "/orders/by-url",
             table,
@@ -485,7 +593,7 @@ class AsyncClient:
             seconds=seconds,
             run=run,
         )
-        found = (one for _, answer in answers for one in _object(answer).get("answers", ()))
+        found = (row for one in sent for row in _object(one.answer).get("answers", ()))
         return read_leased_urls(url_array(table["url"]), found)
 
     async def paced(
@@ -554,27 +662,29 @@ class AsyncClient:
         return read_turns(await self._send("POST", "/turns", body))
 
     async def _change_orders(self, path: str, handles: Sequence[int], **body: float) -> CountedRows:
-        given = np.asarray(handles, np.int64).reshape(-1).tolist()
-        rows = [np.zeros(0, np.uint8)]
-        for first in range(0, len(given), ROWS_PER_REQUEST):
-            some = given[first : first + ROWS_PER_REQUEST]
-            found = await self._send("POST", path, {"handles": list(map(str, some)), **body})
-            rows.append(read_status(found, len(some)))
-        return _count_done(np.concatenate(rows))
+        given = np.asarray(handles, np.int64).reshape(-1)
+        status = np.full(given.size, RowStatus.UNAVAILABLE, np.uint8)
+
+        async def send(rows: NDArray[np.int64], ends_at: float | None = None) -> None:
+            for first in range(0, rows.size, ROWS_PER_REQUEST):
+                some = rows[first : first + ROWS_PER_REQUEST]
+                wanted = {"handles": list(map(str, given[some].tolist())), **body}
+                found = await self._send("POST", path, wanted, ends_at)
+                status[some] = read_status(found, some.size)
+
+        await send(np.arange(given.size))
+        await repeat_unavailable(status, self._row_retry_seconds, send)
+        return _count_done(status)
 
     async def report(
         self, outcomes: Outcome | Iterable[Outcome] | pa.Table | pa.RecordBatch
     ) -> Reported:
         """Report what fetches found."""
         table = table_of_outcomes(outcomes, self.now_ms())
-        parts: list[Reported] = []
-        for n_rows, found in await self._send_rows("POST", "/outcomes", table):
-            reasons = _object(found).get("reasons")
-            if reasons:
-                row, why = next(iter(reasons.items()))
-                raise ValueError(f"the service has refused {len(reasons)} outcomes; {row}: {why}")
-            parts.append(read_report_answer(found, n_rows))
-        return _join_reported(parts)
+        _, answers = await self._send_to_owners(
+            "POST", "/outcomes", table, check=_check_none_refused
+        )
+        return _join_reported(table.num_rows, answers)
 
     def work(
         self,
@@ -623,6 +733,7 @@ class AsyncClient:
         """
         return work_until_stopped(
             self,
+            self._sending_rows_once(),
             fetch,
             concurrency=concurrency,
             seconds=seconds,
@@ -648,10 +759,9 @@ class AsyncClient:
     ) -> Signalled:
         """Signal that pages may have changed; return the number of signals that counted."""
         table = page_table(urls, at_ms=at_ms, claimed_at_ms=claimed_at_ms, key=key)
-        answers = await self._send_rows(
+        rows, _ = await self._send_to_owners(
             "POST", "/signals", table, request=request or new_request_key(), source=source
         )
-        rows = _status_of(answers)
         is_unknown = np.isin(rows, (RowStatus.UNKNOWN, RowStatus.REFUSED))
         return Signalled(
             int(np.count_nonzero(rows == RowStatus.DONE)),
@@ -670,10 +780,10 @@ class AsyncClient:
     ) -> CountedRows:
         """Report how often users requested pages; requested pages become more important."""
         table = page_table(urls, n_requests=n_requests, at_ms=at_ms, key=key)
-        answers = await self._send_rows(
+        rows, _ = await self._send_to_owners(
             "POST", "/requests", table, request=request or new_request_key()
         )
-        return _count_done(_status_of(answers))
+        return _count_done(rows)
 
     # ------------------------------------------------------------------ settings and reading
 
@@ -870,16 +980,6 @@ def _object(found: Any) -> dict[str, Any]:
     return found
 
 
-def _status_of(answers: list[tuple[int, Any]]) -> NDArray[np.uint8]:
-    """Return the status of the rows of several requests."""
-    parts = [read_status(found, n_rows) for n_rows, found in answers]
-    return np.concatenate([np.zeros(0, np.uint8), *parts])
-
-
-def _sum_of(answers: list[tuple[int, Any]], name: str) -> int:
-    return sum(int(_object(found).get(name, 0)) for _, found in answers)
-
-
 def _count_done(rows: NDArray[np.uint8]) -> CountedRows:
     return CountedRows(int(np.count_nonzero(rows == RowStatus.DONE)), rows=rows)
 
@@ -923,16 +1023,22 @@ def _is_run_spent(orders: Orders) -> bool:
     return Why.RUN_SPENT in whys or (Why.NO_BUDGET in whys and is_run_over(orders))
 
 
-def _join_reported(parts: list[Reported]) -> Reported:
-    def column(values: list[Any], dtype: Any) -> Any:
-        return np.concatenate([np.zeros(0, dtype), *values])
+def _check_none_refused(found: Any) -> None:
+    """Raise if the service has refused an outcome of a request."""
+    reasons = _object(found).get("reasons")
+    if reasons:
+        row, why = next(iter(reasons.items()))
+        raise ValueError(f"the service has refused {len(reasons)} outcomes; {row}: {why}")
 
-    return Reported(
-        column([one.counted for one in parts], np.bool_),
-        column([one.transition for one in parts], np.uint8),
-        column([one.has_dropped for one in parts], np.bool_),
-        wrong_answer=column([one.wrong_answer for one in parts], np.uint8),
-        is_known=column([one.is_known for one in parts], np.bool_),
-        is_unavailable=column([one.is_unavailable for one in parts], np.bool_),
-        is_elsewhere=column([one.is_elsewhere for one in parts], np.bool_),
-    )
+
+def _join_reported(n_rows: int, answers: Iterable[AnsweredRows]) -> Reported:
+    """Return the effect of each outcome, from several answers; a later one counts."""
+    columns: dict[str, NDArray[Any]] = {
+        name: np.zeros(n_rows, np.uint8 if name in ("transition", "wrong_answer") else np.bool_)
+        for name in _REPORTED
+    }
+    for one in answers:
+        found = read_report_answer(one.answer, one.n_rows)
+        for name, column in columns.items():
+            column[one.rows] = getattr(found, name)[one.places]
+    return Reported(**columns)

@@ -116,6 +116,11 @@ class Transport:
         self._is_announced = False
 
     @property
+    def retry_seconds(self) -> float:
+        """Longest time for which a request is repeated."""
+        return self._how.retry_seconds
+
+    @property
     def server(self) -> str:
         """The address of the server."""
         return self._url.server
@@ -162,6 +167,7 @@ class Transport:
         request: str | None = None,
         is_first: bool = False,
         wait_seconds: float = 0.0,
+        ends_at: float | None = None,
     ) -> ServiceAnswer:
         """Send a request, again if it fails, and return the answer.
 
@@ -185,6 +191,9 @@ class Transport:
             Whether nobody has sent this key before; the server is told so with the first attempt.
         wait_seconds
             Time for which the server is asked to wait.
+        ends_at
+            Instant after which it is not repeated, by the clock of the event loop; after
+            `retry_seconds` if None.
         """
         headers = {"Accept": accept}
         if body is not None:
@@ -196,7 +205,9 @@ class Transport:
         query = {
             name: query_text(value) for name, value in (params or {}).items() if value is not None
         }
-        return await self._repeat(method, path, query, headers, body, wait_seconds)
+        if ends_at is None:
+            ends_at = asyncio.get_running_loop().time() + self._how.retry_seconds
+        return await self._repeat(method, path, query, headers, body, wait_seconds, ends_at)
 
     async def _repeat(
         self,
@@ -206,9 +217,9 @@ class Transport:
         headers: dict[str, str],
         body: bytes | None,
         wait_seconds: float,
+        ends_at: float,
     ) -> ServiceAnswer:
         loop = asyncio.get_running_loop()
-        ends_at = loop.time() + self._how.retry_seconds
         pause = _PAUSE_SECONDS
         while True:
             retry_after = 0.0

@@ -15,7 +15,7 @@ from recrawl.errors import RecrawlError, ServiceUnavailable, StorageError
 from recrawl.messages.enums import Why
 from recrawl.messages.leases import Orders
 from recrawl.messages.orders import Order, Outcome
-from recrawl.messages.results import CountedRows, Reported, RowStatus
+from recrawl.messages.results import CountedRows, Reported, RowStatus, find_unavailable
 
 __all__ = ["Stop", "WorkCounts", "work_until_stopped"]
 
@@ -90,6 +90,8 @@ class _Done(NamedTuple):
     outcome: Outcome
     handle: int
     ended_at: float
+    is_away: bool = False
+    """Whether its partition could not be reached when it was reported last."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +107,10 @@ class _Options:
 
 
 async def work_until_stopped(
-    client: _Client, fetch: Callable[[Order], Awaitable[Outcome]], **options: Any
+    client: _Client,
+    once: _Client,
+    fetch: Callable[[Order], Awaitable[Outcome]],
+    **options: Any,
 ) -> WorkCounts:
     """Fetch pages and report them until told to stop; see `AsyncClient.work`.
 
@@ -113,12 +118,14 @@ async def work_until_stopped(
     ----------
     client
         Client of the service.
+    once
+        Client of the service that sends each row once, also if its partition cannot be reached.
     fetch
         Function that fetches the page of an order.
     **options
         Arguments of `AsyncClient.work`.
     """
-    work = _Work(client, fetch, _Options(**options))
+    work = _Work(client, once, fetch, _Options(**options))
     with _stop_on_sigterm(work.stop):
         return await work.run()
 
@@ -159,13 +166,18 @@ class _Work:
     """One call of `work`."""
 
     def __init__(
-        self, client: _Client, fetch: Callable[[Order], Awaitable[Outcome]], options: _Options
+        self,
+        client: _Client,
+        once: _Client,
+        fetch: Callable[[Order], Awaitable[Outcome]],
+        options: _Options,
     ) -> None:
         if options.concurrency < 1:
             raise ValueError(f"concurrency must be at least 1, got {options.concurrency}")
         if not options.seconds > 0:
             raise ValueError(f"seconds must be positive, got {options.seconds}")
         self._client = client
+        self._once = once
         self._fetch = fetch
         self._options = options
         self._ready: deque[Order] = deque()
@@ -358,17 +370,18 @@ class _Work:
             if not old:
                 continue
             try:
-                extended = await self._client.extend(old, seconds=seconds)
+                extended = await self._once.extend(old, seconds=seconds)
             except (ServiceUnavailable, StorageError) as error:
                 _log_failure("leases were not extended", error)
                 continue
+            away = {old[row] for row in find_unavailable(extended.rows)}  # asked again soon
             lost = {
                 handle
                 for handle, status in zip(old, extended.rows.tolist(), strict=True)
-                if status != RowStatus.DONE
+                if status != RowStatus.DONE and handle not in away
             }
             for handle in old:
-                if handle in self._held_since:
+                if handle in self._held_since and handle not in away:
                     self._held_since[handle] = now
             # Somebody else may have these pages by now; a fetch that has begun still counts.
             kept = [order for order in self._ready if order.handle not in lost]
@@ -382,7 +395,7 @@ class _Work:
         if not unused:
             return
         try:
-            self._n_released += await self._client.release(unused)
+            self._n_released += await self._once.release(unused)
         except (RecrawlError, ValueError) as error:
             # Their leases end by themselves.
             _log.warning("%d orders were not given back: %s", len(unused), error)
@@ -444,8 +457,12 @@ class _Work:
                 lambda: len(self._done) >= _REPORTED_MAX or self._is_draining, _REPORT_SECONDS
             )
             batch = self._next_batch()
+            are_away = all(one.is_away for one in batch)
+            # When the work ends, those that are away are reported last, for as long as a client
+            # sends rows again.
+            client = self._client if self._is_draining and are_away else self._once
             try:
-                await self._report(batch)
+                away = await self._report(client, batch)
             except (ServiceUnavailable, StorageError) as error:
                 if self._is_draining:
                     self._fail(error)
@@ -453,10 +470,18 @@ class _Work:
                 _log_failure(f"{len(self._done)} outcomes wait", error)
                 await asyncio.sleep(_PAUSE_SECONDS)
                 continue
+            kept = {id(one) for one in away}
             for one in batch:
                 self._done.popleft()
-                self._held_since.pop(one.handle, None)
+                if id(one) not in kept:
+                    self._held_since.pop(one.handle, None)
+            self._done.extend(one._replace(is_away=True) for one in away)
             await self._wake()
+            if away and are_away:
+                if client is self._client:
+                    return
+                _log.info("%d outcomes wait for their partitions", len(away))
+                await asyncio.sleep(_PAUSE_SECONDS)
 
     def _next_batch(self) -> list[_Done]:
         batch: list[_Done] = []
@@ -468,10 +493,13 @@ class _Work:
             batch.append(one)
         return batch
 
-    async def _report(self, batch: list[_Done]) -> None:
-        """Report outcomes; those that the service refuses are dropped, and the others counted."""
+    async def _report(self, client: _Client, batch: list[_Done]) -> list[_Done]:
+        """Report outcomes; return those whose partitions cannot be reached now.
+
+        Those that the service refuses are dropped, and the others counted.
+        """
         try:
-            reported = await self._client.report([self._with_fetch_time(one) for one in batch])
+            reported = await client.report([self._with_fetch_time(one) for one in batch])
         except (ServiceUnavailable, StorageError):
             raise
         except ValueError as error:
@@ -479,11 +507,10 @@ class _Work:
                 self._n_refused += 1
                 self._unused.append(batch[0].handle)
                 _log.error("the service refuses the outcome of %d: %s", batch[0].handle, error)
-                return
-            for one in batch:
-                await self._report([one])
-            return
+                return []
+            return [away for one in batch for away in await self._report(self._once, [one])]
         self._n_counted += int(reported.counted.sum())
+        return [batch[row] for row in find_unavailable(reported.rows)]
 
     def _with_fetch_time(self, one: _Done) -> Outcome:
         seconds = asyncio.get_running_loop().time() - one.ended_at

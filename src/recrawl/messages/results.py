@@ -14,6 +14,7 @@ __all__ = [
     "Reported",
     "RowStatus",
     "Signalled",
+    "find_unavailable",
 ]
 
 _NO_ROWS = np.zeros(0, np.uint8)
@@ -34,6 +35,20 @@ class RowStatus(IntEnum):
     ELSEWHERE = 5
     """The page is on a host that is split, and its part is not open in this process.  Workers of a
     cluster tell each other so; clients never get it."""
+
+
+_UNAVAILABLE = (int(RowStatus.UNAVAILABLE), int(RowStatus.ELSEWHERE))
+
+
+def find_unavailable(status: NDArray[np.uint8]) -> NDArray[np.int64]:
+    """Return the numbers of the rows whose partitions cannot be reached now.
+
+    Parameters
+    ----------
+    status
+        `RowStatus` of each row.
+    """
+    return np.flatnonzero(np.isin(status, _UNAVAILABLE))
 
 
 class CountedRows(int):

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final, ParamSpec, TypeVar
 
-from recrawl.corpus import Corpus, Order, Orders, RowStatus, Why
-from recrawl.errors import AccessDenied, SpoolFull
+from recrawl.corpus import Corpus, Order, Orders, Outcome, RowStatus, Why
+from recrawl.errors import AccessDenied, ServiceUnavailable, SpoolFull
 from recrawl.fetch import (
     FetchAnswer,
     FetchKind,
@@ -66,6 +66,10 @@ _SOON: Final = frozenset(
 )
 # Time between two looks whether pages are still due in another partition.
 _OTHERS_SECONDS: Final = 1.0
+# Time between two reports of outcomes whose partitions cannot be reached.
+_AGAIN_SECONDS: Final = 1.0
+# Time for which they are reported again when the crawl ends.
+_LAST_SECONDS: Final = 10.0
 
 
 class CrawlEnd(StrEnum):
@@ -108,6 +112,17 @@ class _Answered:
     order: Order
     kind: FetchKind
     answer: FetchAnswer
+
+
+@dataclass(frozen=True, slots=True)
+class _Report:
+    """An outcome that is to be reported."""
+
+    outcome: Outcome
+    answered: _Answered | None = None
+    """Its fetch; None if it had no order."""
+    position: int | None = None
+    """Position of its body in the spool; None if the spool has none."""
 
 
 @dataclass(slots=True)
@@ -214,6 +229,9 @@ class _Crawl:
         self._host_delays = HostDelays(corpus, getattr(fetcher, "gate", None), time)
         self._held: dict[int, _Held] = {}
         self._answered: list[_Answered] = []
+        # Outcomes whose partitions could not be reached; their orders are held.
+        self._unreported: list[_Report] = []
+        self._again_at_ms = 0
         self._n_bytes_waiting = 0
         self._has_answers = asyncio.Event()
         self._is_ending = False
@@ -278,7 +296,7 @@ class _Crawl:
                 continue
             # A pass that ends before the sites have answered would never read a new sitemap.
             has_asked = self._has_asked_all.is_set()
-            is_idle_pass = self._pass is not None and not self._held and has_asked
+            is_idle_pass = self._pass is not None and not self._is_fetching() and has_asked
             orders, wait = await self._in_thread(self._lease, n, with_shortfall=is_idle_pass)
             self._start_fetches(await self._give_back_repeats(orders))
             if self._pass is not None and self._pass.n_repeats >= _REPEATS_MAX:
@@ -304,6 +322,10 @@ class _Crawl:
             longest = max(_WAIT_SECONDS_MAX, self._settings.idle_seconds_max)
             await self._nap(max(nap, min(wait, longest)))
             idle = min(idle * 2.0, max(self._settings.idle_seconds_max, _NAP_SECONDS))
+
+    def _is_fetching(self) -> bool:
+        """Return whether there are orders beside those whose partitions cannot be reached now."""
+        return len(self._held) > sum(one.answered is not None for one in self._unreported)
 
     def _seconds_to_free_host(self) -> float:
         """Return the seconds until the delay of a host is over; infinite if none is known."""
@@ -347,6 +369,8 @@ class _Crawl:
             return
         extended = self._corpus.extend([one.order.handle for one in late], seconds=seconds)
         for one, status in zip(late, extended.rows.tolist(), strict=True):
+            if status in (RowStatus.UNAVAILABLE, RowStatus.ELSEWHERE):
+                continue  # asked again with the next lease
             # One that is not held any more may be somebody else's.
             one.ends_at_ms = now_ms + round(seconds * 1000) if status == RowStatus.DONE else 0
 
@@ -447,31 +471,81 @@ class _Crawl:
     async def _report_answers(self) -> None:
         """Report answers in batches, as they come, until the crawl is finishing."""
         while not (self._is_finishing and not self._answered):
-            await self._has_answers.wait()
+            await self._wait_for_answers()
+            if self._unreported and self._time.now_ms() >= self._again_at_ms:
+                await self._report_again()
             batch = self._answered[: self._settings.batch_max]
             if not batch:
                 self._has_answers.clear()
                 continue
             try:
-                await self._in_thread_alone(self._store, batch)
+                unreported = await self._in_thread_alone(self._store, batch)
             except SpoolFull:
                 # The answers stay in memory, and their orders are held.
                 self._is_spool_full()
                 if self._is_finishing:
-                    return
+                    break
                 await self._time.sleep(_FULL_SECONDS)
                 continue
             del self._answered[: len(batch)]
-            self._n_bytes_waiting -= sum(len(one.answer.body) for one in batch)
-            for one in batch:
-                self._held.pop(one.order.handle, None)
-            self._progress.n_open = len(self._held)
+            self._keep_unreported(unreported)
+            self._let_go(batch)
+        await self._report_last()
 
-    def _store(self, batch: Sequence[_Answered]) -> None:
-        """Store a batch of answers: spool, finder, corpus, spool.  Runs in a thread."""
+    async def _wait_for_answers(self) -> None:
+        """Wait until there are answers, or outcomes to report again."""
+        if not self._unreported:
+            await self._has_answers.wait()
+            return
+        seconds = max((self._again_at_ms - self._time.now_ms()) / 1000, 0.0)
+        await _first_of(self._time, [_wait_for(self._has_answers)], seconds)
+
+    async def _report_again(self) -> None:
+        """Report outcomes again whose partitions could not be reached."""
+        before, self._unreported = self._unreported, []
+        try:
+            self._keep_unreported(await self._in_thread_alone(self._report_and_settle, before))
+        except BaseException:
+            self._unreported = before + self._unreported
+            raise
+        self._let_go(one.answered for one in before if one.answered is not None)
+
+    async def _report_last(self) -> None:
+        """Report what was not reported yet, for some seconds, when the crawl ends."""
+        ends_at_ms = self._time.now_ms() + _LAST_SECONDS * 1000
+        while self._unreported:
+            await self._report_again()
+            if not self._unreported:
+                return
+            if self._time.now_ms() >= ends_at_ms:
+                raise ServiceUnavailable(
+                    f"{len(self._unreported):,} outcomes were not reported, because their "
+                    "partitions cannot be reached now; their pages are leased again"
+                )
+            await self._time.sleep(_AGAIN_SECONDS)
+
+    def _keep_unreported(self, reports: Sequence[_Report]) -> None:
+        if reports:
+            self._unreported += reports
+            self._again_at_ms = self._time.now_ms() + round(_AGAIN_SECONDS * 1000)
+
+    def _let_go(self, batch: Iterable[_Answered]) -> None:
+        """Hold the orders of fetches no longer, as far as they are reported."""
+        held = {id(one.answered) for one in self._unreported}
+        for one in batch:
+            if id(one) not in held:
+                self._n_bytes_waiting -= len(one.answer.body)
+                self._held.pop(one.order.handle, None)
+        self._progress.n_open = len(self._held)
+
+    def _store(self, batch: Sequence[_Answered]) -> list[_Report]:
+        """Store a batch of answers: spool, finder, corpus, spool.  Runs in a thread.
+
+        Returns the outcomes whose partitions cannot be reached now.
+        """
         sent = [one for one in batch if not self._give_back(one)]
         positions = self._append_bodies(sent)
-        found, outcomes = Findings(), []
+        found, reports = Findings(), []
         for one in sent:
             outcome = make_outcome(one.order, one.answer)
             if self._finder is not None:
@@ -480,24 +554,45 @@ class _Crawl:
                 if one.kind != FetchKind.PAGE:
                     # Whether it brought news counts, not whether its bytes are others.
                     outcome = replace(outcome, body=None, changed=bool(taken.changed))
-            outcomes.append(outcome)
+            reports.append(_Report(outcome, one, positions.get(one.order.handle)))
         self._add_found(found)
-        outcomes += found.outcomes
-        if outcomes:
-            reported = self._corpus.report(outcomes)
-            transitions, wrong = reported.transition.tolist(), reported.wrong_answer.tolist()
-            for one, transition, is_wrong in zip(sent, transitions, wrong, strict=False):
-                url, answer = one.order.url, one.answer
-                if one.kind == FetchKind.PAGE:
-                    self._progress.count_answer(url, answer, transition, bool(is_wrong))
-                else:
-                    self._progress.count_document(answer)
-        self._settle(positions)
+        unreported = self._report_and_settle([*reports, *map(_Report, found.outcomes)])
         now_ms = self._time.now_ms()
         for one in sent:
             seconds = self._host_delays.follow(one.order)
             if len(self._free_at_ms) < _FREE_TIMES_MAX:
                 heapq.heappush(self._free_at_ms, now_ms + math.ceil(seconds * 1000))
+        return unreported
+
+    def _report_and_settle(self, reports: Sequence[_Report]) -> list[_Report]:
+        """Report outcomes, and turn what changed into versions.  Runs in a thread.
+
+        Returns the outcomes whose partitions cannot be reached now.
+        """
+        unreported: list[_Report] = []
+        if reports:
+            reported = self._corpus.report([one.outcome for one in reports])
+            for one, is_away, transition, is_wrong in zip(
+                reports,
+                reported.is_unavailable.tolist(),
+                reported.transition.tolist(),
+                reported.wrong_answer.tolist(),
+                strict=True,
+            ):
+                if is_away:
+                    unreported.append(one)
+                elif one.answered is not None:
+                    self._count(one.answered, transition, is_wrong=bool(is_wrong))
+        held = {id(one) for one in unreported}
+        done = [one.position for one in reports if id(one) not in held]
+        self._settle([position for position in done if position is not None])
+        return unreported
+
+    def _count(self, one: _Answered, transition: int, *, is_wrong: bool) -> None:
+        if one.kind == FetchKind.PAGE:
+            self._progress.count_answer(one.order.url, one.answer, transition, is_wrong)
+        else:
+            self._progress.count_document(one.answer)
 
     def _give_back(self, one: _Answered) -> bool:
         """Give back the order of a fetch that could not begin; return whether it was one."""
@@ -511,12 +606,13 @@ class _Crawl:
         self._progress.results[FetchResult.GIVEN_BACK] += 1
         return True
 
-    def _append_bodies(self, sent: Sequence[_Answered]) -> list[int]:
+    def _append_bodies(self, sent: Sequence[_Answered]) -> dict[int, int]:
+        """Store the bodies of pages; return their positions in the spool, by handle."""
         if self._spool is None:
-            return []
+            return {}
         keeps = self._spool.keeps_unchanged
-        pages = [
-            make_spool_page(
+        pages = {
+            one.order.handle: make_spool_page(
                 one.order,
                 one.answer,
                 keeps_unchanged=keeps,
@@ -524,9 +620,11 @@ class _Crawl:
             )
             for one in sent
             if one.kind == FetchKind.PAGE
-        ]
-        kept = [page for page in pages if page is not None]
-        return self._spool.append(kept) if kept else []
+        }
+        kept = {handle: page for handle, page in pages.items() if page is not None}
+        if not kept:
+            return {}
+        return dict(zip(kept, self._spool.append([*kept.values()]), strict=True))
 
     def _settle(self, positions: Sequence[int]) -> None:
         if self._finder is not None:
@@ -547,7 +645,10 @@ class _Crawl:
                     asked = self._finder.ask_sites(self._fetcher, sites, self._time)
                     async with aclosing(asked):
                         async for answers in asked:
-                            await self._in_thread_alone(self._store_sites, answers)
+                            self._keep_unreported(
+                                await self._in_thread_alone(self._store_sites, answers)
+                            )
+                            self._has_answers.set()
                             self._progress.count_asked(len(answers))
                             self._has_asked.set()
                 self._has_asked_all.set()
@@ -557,13 +658,12 @@ class _Crawl:
             self._has_asked_all.set()
             self._has_asked.set()
 
-    def _store_sites(self, answers: Sequence[Any]) -> None:
+    def _store_sites(self, answers: Sequence[Any]) -> list[_Report]:
+        """Store the answers of sites; return the outcomes whose partitions cannot be reached."""
         assert self._finder is not None
         found = self._finder.take_sites(answers)
         self._add_found(found)
-        if found.outcomes:
-            self._corpus.report(found.outcomes)
-        self._settle(())
+        return self._report_and_settle([_Report(one) for one in found.outcomes])
 
     def _add_found(self, found: Findings) -> None:
         """Add pages, send signals and set importances.  Runs in a thread."""
@@ -693,6 +793,10 @@ async def _first_of(
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _wait_for(event: asyncio.Event) -> None:
+    await event.wait()
 
 
 async def _sleep(time: FetchTime, seconds: float) -> None:

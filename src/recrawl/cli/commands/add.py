@@ -31,7 +31,12 @@ from recrawl.cli.support.input_files import (
     split_inputs,
     url_batch,
 )
-from recrawl.cli.support.output import Output, output_option
+from recrawl.cli.support.output import (
+    Output,
+    check_none_unavailable,
+    count_unavailable,
+    output_option,
+)
 from recrawl.errors import RecrawlError
 from recrawl.units import count_text, seconds_text, share_text
 
@@ -59,6 +64,7 @@ class _PageAdder:
         self._key = key
         self._options = {"importance": importance, "cost": cost}
         self.n_added = self.n_known = self.n_limited = self.limited_until_ms = 0
+        self.n_unavailable = 0
         self.problems: Counter[str] = Counter()
         self.examples: list[str] = []
 
@@ -96,6 +102,7 @@ class _PageAdder:
             self.n_added += added.n_added
             self.n_known += added.n_known
             self.n_limited += added.n_limited
+            self.n_unavailable += count_unavailable(added.rows)
             self.limited_until_ms = max(self.limited_until_ms, added.limited_until_ms)
             if added.n_refused:
                 self._refuse_rows(url, own)
@@ -215,6 +222,7 @@ def command(
             "n_refused": n_wrong + n_refused,
             "refused_by_reason": dict(adder.problems),
             "n_limited": adder.n_limited,
+            "n_unavailable": adder.n_unavailable,
         }
     )
     parts = [f"{count_text(adder.n_added, 'page')} added", f"{adder.n_known:,} tracked already"]
@@ -233,3 +241,8 @@ def command(
     if n_wrong > len(adder.examples):
         reasons = ", ".join(f"{n:,} {reason}" for reason, n in adder.problems.most_common())
         out.note(f"  … in total: {reasons}")
+    check_none_unavailable(
+        adder.n_unavailable,
+        f"{count_text(adder.n_unavailable, 'page was', 'pages were')} not added",
+        "pages that are tracked already stay as they are",
+    )

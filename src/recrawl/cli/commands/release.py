@@ -13,7 +13,12 @@ from recrawl.cli.support.corpus_access import (
     value_errors_as_usage,
 )
 from recrawl.cli.support.examples import CommandExample, example_command
-from recrawl.cli.support.output import Output, output_option
+from recrawl.cli.support.output import (
+    Output,
+    check_none_unavailable,
+    count_unavailable,
+    output_option,
+)
 from recrawl.units import count_text
 
 __all__ = ["command"]
@@ -39,12 +44,21 @@ def command(handles: tuple[int, ...], folder: CorpusPlace, out: Output) -> None:
     """
     given = list(handles) or [_handle_of(line) for line in sys.stdin.buffer if line.strip()]
     with open_to_change(folder) as corpus, value_errors_as_usage():
-        n_released = int(corpus.release(given)) if given else 0
-    out.row({"n_given": len(given), "n_released": n_released})
+        n_released = n_unavailable = 0
+        if given:
+            released = corpus.release(given)
+            n_released, n_unavailable = int(released), count_unavailable(released.rows)
+    counts = {"n_given": len(given), "n_released": n_released, "n_unavailable": n_unavailable}
+    out.row(counts)
     said = f"{count_text(n_released, 'page')} given back"
-    if n_ignored := len(given) - n_released:
+    if n_ignored := len(given) - n_released - n_unavailable:
         said += f", {n_ignored:,} ignored because they were not held any more"
     out.say(f"{said}.")
+    check_none_unavailable(
+        n_unavailable,
+        f"{count_text(n_unavailable, 'page was', 'pages were')} not given back",
+        "leases end by themselves, too",
+    )
 
 
 def _handle_of(line: bytes) -> int:

@@ -19,7 +19,12 @@ from recrawl.cli.support.input_files import (
     key_option,
     split_inputs,
 )
-from recrawl.cli.support.output import Output, output_option
+from recrawl.cli.support.output import (
+    Output,
+    check_none_unavailable,
+    count_unavailable,
+    output_option,
+)
 from recrawl.units import count_text
 
 __all__ = ["command"]
@@ -58,7 +63,7 @@ def command(
     if pattern is not None and inputs:
         raise click.UsageError("give either pages or --pattern, not both.")
     pages = split_inputs(inputs) if pattern is None else Inputs([], [])
-    n_given = n_removed = 0
+    n_given = n_removed = n_unavailable = 0
     with open_to_change(folder, n_bytes_input=pages.n_bytes) as corpus, value_errors_as_usage():
         if pattern is not None:
             n_given = n_removed = corpus.remove(pattern=pattern, key=key)
@@ -67,10 +72,17 @@ def command(
                 corpus, pages, key, out, format_name=format_name, columns=columns
             ):
                 n_given += len(urls)
-                n_removed += corpus.remove(urls, **keys)
-    out.row({"n_removed": n_removed})
-    rest = n_given - n_removed
+                removed = corpus.remove(urls, **keys)
+                n_removed += removed
+                n_unavailable += count_unavailable(removed.rows)
+    out.row({"n_removed": n_removed, "n_unavailable": n_unavailable})
+    rest = n_given - n_removed - n_unavailable
     text = f"{count_text(n_removed, 'page')} removed"
     if rest:
         text += f"; {count_text(rest, 'URL is', 'URLs are')} not in the corpus"
     out.say(f"{text}.")
+    check_none_unavailable(
+        n_unavailable,
+        f"{count_text(n_unavailable, 'page was', 'pages were')} not removed",
+        "pages that were removed are not in the corpus any more",
+    )

@@ -17,7 +17,12 @@ from recrawl.cli.support.corpus_access import (
 )
 from recrawl.cli.support.examples import CommandExample, example_command
 from recrawl.cli.support.outcomes import BadOutcome, lines_of, outcome_of
-from recrawl.cli.support.output import Output, output_option
+from recrawl.cli.support.output import (
+    Output,
+    check_none_unavailable,
+    count_unavailable,
+    output_option,
+)
 from recrawl.units import count_text
 
 if TYPE_CHECKING:
@@ -36,7 +41,7 @@ class _OutcomeReporter:
 
     def __init__(self) -> None:
         self.n_lines = self.n_counted = self.n_failed = self.n_void = self.n_bad = 0
-        self.n_dropped = self.n_wrong = 0
+        self.n_dropped = self.n_wrong = self.n_unavailable = 0
         self.transitions: Counter[str] = Counter()
         self.examples: list[str] = []
         # Numbers of the lines of the outcomes that `read` has just yielded.
@@ -77,19 +82,24 @@ class _OutcomeReporter:
             reported = corpus.report(outcomes)
         n_counted = int(reported.counted.sum())
         self.n_counted += n_counted
-        self.n_void += len(outcomes) - n_counted
+        n_unavailable = count_unavailable(reported.rows)
+        self.n_unavailable += n_unavailable
+        self.n_void += len(outcomes) - n_counted - n_unavailable
         self.n_dropped += int(reported.has_dropped.sum())
-        for line, outcome, is_counted, number, wrong in zip(
+        for line, outcome, is_counted, is_away, number, wrong in zip(
             self._lines,
             outcomes,
             reported.counted.tolist(),
+            reported.is_unavailable.tolist(),
             reported.transition.tolist(),
             reported.wrong_answer.tolist(),
             strict=True,
         ):
             if not is_counted:
                 of = outcome.url if outcome.url is not None else f"handle {outcome.handle}"
-                self._add_example(line, f"ignored, unknown page or already reported: {of:.200}")
+                why = "ignored, unknown page or already reported"
+                why = "not reported, its partition cannot be reached" if is_away else why
+                self._add_example(line, f"{why}: {of:.200}")
             if is_counted and outcome.is_failure:
                 self.n_failed += 1
             elif is_counted and wrong:
@@ -103,7 +113,7 @@ class _OutcomeReporter:
 
         counts = {"n_lines": self.n_lines, "n_counted": self.n_counted, "n_void": self.n_void}
         counts |= {"n_bad": self.n_bad, "n_failed": self.n_failed, "n_dropped": self.n_dropped}
-        counts["n_wrong_answers"] = self.n_wrong
+        counts |= {"n_wrong_answers": self.n_wrong, "n_unavailable": self.n_unavailable}
         names = [t.name.lower() for t in Transition if t is not Transition.NONE]
         return counts | {f"n_{name}": self.transitions[name] for name in names}
 
@@ -182,6 +192,11 @@ def command(file: Any, folder: CorpusPlace, out: Output) -> None:
         raise click.ClickException(
             "no line was an outcome.\nRun `recrawl report --help` for the format."
         )
+    check_none_unavailable(
+        reporting.n_unavailable,
+        f"{count_text(reporting.n_unavailable, 'outcome was', 'outcomes were')} not reported",
+        "outcomes that were counted are ignored then",
+    )
 
 
 def _is_keyboard(file: Any) -> bool:

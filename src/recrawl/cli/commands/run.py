@@ -231,9 +231,9 @@ def _work(url: str, given: Sequence[str], options: dict[str, Any], out: Output) 
 
     progress = _make_progress(out)
     folder, lock = lock_worker_folder(url, options["worker_folder"])
-    # The crawl itself says that the server is away, and repeats its calls.
+    # The crawl itself says that the server is away, and repeats its calls and their rows.
     logging.getLogger("recrawl.client").setLevel(logging.ERROR)
-    with lock, open_service(url, retry_seconds=_SERVER_SECONDS) as client:
+    with lock, open_service(url, retry_seconds=_SERVER_SECONDS, row_retry_seconds=0.0) as client:
         corpus = SharedCorpus(client, folder, _make_progress(out, at_terminal=True).set_pause)
         # One question before anything is fetched, so that a wrong address or key is noticed.
         corpus.stats()

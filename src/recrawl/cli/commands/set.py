@@ -20,7 +20,12 @@ from recrawl.cli.support.input_files import (
     split_inputs,
 )
 from recrawl.cli.support.instants import checked_duration_option, money_option, rate_option
-from recrawl.cli.support.output import Output, output_option
+from recrawl.cli.support.output import (
+    Output,
+    check_none_unavailable,
+    count_unavailable,
+    output_option,
+)
 from recrawl.errors import RecrawlError
 from recrawl.units import count_text
 
@@ -159,13 +164,22 @@ def command(
         if host is not None:
             _set_host(corpus, host, for_host, out)
         if given:
+            n_unavailable = 0
             if pattern is not None:
                 n_set = int(corpus.set(pattern=pattern, key=key, **given))
             else:
-                batches = input_pages(corpus, pages, key, out)
-                n_set = sum(corpus.set(urls, **keys, **given) for urls, keys in batches)
-            out.row({"n_set": n_set, **given})
+                n_set = 0
+                for urls, keys in input_pages(corpus, pages, key, out):
+                    found = corpus.set(urls, **keys, **given)
+                    n_set += found
+                    n_unavailable += count_unavailable(found.rows)
+            out.row({"n_set": n_set, "n_unavailable": n_unavailable, **given})
             out.say(f"Set for {count_text(n_set, 'page')}.")
+            check_none_unavailable(
+                n_unavailable,
+                f"{count_text(n_unavailable, 'page was', 'pages were')} not changed",
+                "pages that were changed stay so",
+            )
 
 
 _HOSTS_NAMED_MAX = 3

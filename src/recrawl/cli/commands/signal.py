@@ -22,7 +22,12 @@ from recrawl.cli.support.input_files import (
     show_refused,
     split_inputs,
 )
-from recrawl.cli.support.output import Output, output_option
+from recrawl.cli.support.output import (
+    Output,
+    check_none_unavailable,
+    count_unavailable,
+    output_option,
+)
 from recrawl.units import count_text
 
 __all__ = ["command"]
@@ -64,13 +69,14 @@ def command(
     this page, so you can pass the same sitemap again and again.
     """
     pages = split_inputs(inputs)
-    n_read = n_heard = n_unknown = 0
+    n_read = n_heard = n_unknown = n_unavailable = 0
     with open_to_change(folder, n_bytes_input=pages.n_bytes) as corpus, value_errors_as_usage():
         if pages.urls:
             n_read += len(pages.urls)
             heard = corpus.signal(pages.urls, source=source, **key_argument(corpus, key))
             n_heard += heard
             n_unknown += heard.n_unknown
+            n_unavailable += count_unavailable(heard.rows)
         for file in pages.files:
             name = file.name
             read = open_input(
@@ -89,11 +95,18 @@ def command(
                 )
                 n_heard += heard
                 n_unknown += heard.n_unknown
+                n_unavailable += count_unavailable(heard.rows)
             show_refused(read, name, out)
-    out.row({"n_read": n_read, "n_heard": n_heard, "n_unknown": n_unknown, "source": source})
+    counts = {"n_read": n_read, "n_heard": n_heard, "n_unknown": n_unknown}
+    out.row({**counts, "n_unavailable": n_unavailable, "source": source})
     parts = [f"{count_text(n_heard, 'signal')} counted"]
     if n_unknown:
         parts.append(f"{n_unknown:,} ignored because the page is not tracked")
-    if n_known := n_read - n_heard - n_unknown:
+    if n_known := n_read - n_heard - n_unknown - n_unavailable:
         parts.append(f"{n_known:,} ignored because it was signalled before, or is not newer")
     out.say(", ".join(parts) + ".")
+    check_none_unavailable(
+        n_unavailable,
+        f"{count_text(n_unavailable, 'page was', 'pages were')} not signalled",
+        "signals with a date that were counted are ignored then",
+    )

@@ -34,6 +34,8 @@ from recrawl.units import seconds_text
 if TYPE_CHECKING:
     import logging
 
+    import numpy as np
+    from numpy.typing import NDArray
     from rich.console import Console
 
 __all__ = [
@@ -42,6 +44,8 @@ __all__ = [
     "FAILED",
     "INTERRUPTED",
     "Output",
+    "check_none_unavailable",
+    "count_unavailable",
     "discard_output",
     "hide_log_messages",
     "json_line",
@@ -425,3 +429,35 @@ def wrap_for_stderr(text: str, *, prefix: str = "") -> str:
         )
         lines.append(wrapped)
     return "\n".join(lines).removeprefix(prefix)
+
+
+def count_unavailable(rows: "NDArray[np.uint8]") -> int:
+    """Return the number of rows whose partitions could not be reached.
+
+    Parameters
+    ----------
+    rows
+        `RowStatus` of each row.
+    """
+    from recrawl.messages.results import find_unavailable  # noqa: PLC0415
+
+    return int(find_unavailable(rows).size)
+
+
+def check_none_unavailable(n_rows: int, problem: str, repeated: str) -> None:
+    """Raise an error, which exits with 1, if there are rows that were not done.
+
+    Parameters
+    ----------
+    n_rows
+        Number of rows whose partitions could not be reached.
+    problem
+        Beginning of the message, such as ``"3 pages were not added"``.
+    repeated
+        Effect on the other rows if the user runs the command again, as a sentence.
+    """
+    if n_rows:
+        raise click.ClickException(
+            f"{problem}, because no server that is running now has their partitions.\n"
+            f"`recrawl cluster status` shows them.  Then run this again; {repeated}."
+        )

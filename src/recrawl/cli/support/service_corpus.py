@@ -17,6 +17,9 @@ __all__ = ["ALLOW_HTTP", "ServiceCorpus", "open_service", "turn_client"]
 ALLOW_HTTP = "recrawl.allow_http"
 """Where the context of a command keeps whether a key may be sent without encryption."""
 _RETRY_SECONDS = 10.0
+# A partition whose worker has failed gets another owner within seconds; a server of its own that is
+# away, or a wrong address, should be noticed sooner.
+_ROW_RETRY_SECONDS = 60.0
 # A worker repeats the calls about its turns itself, and cannot wait for long.
 _TURN_SECONDS = 5.0
 
@@ -63,7 +66,9 @@ class ServiceCorpus(Client):
         """Do nothing: every answer is up to date."""
 
 
-def open_service(url: str, *, retry_seconds: float | None = None) -> ServiceCorpus:
+def open_service(
+    url: str, *, retry_seconds: float | None = None, row_retry_seconds: float | None = None
+) -> ServiceCorpus:
     """Return a client of the corpus at an address, with the key in ``RECRAWL_KEY``.
 
     Parameters
@@ -72,13 +77,21 @@ def open_service(url: str, *, retry_seconds: float | None = None) -> ServiceCorp
         Address of the corpus.
     retry_seconds
         Longest time for which a request is repeated.
+    row_retry_seconds
+        Longest time for which rows are sent again whose partition cannot be reached.
     """
     retry_seconds = _RETRY_SECONDS if retry_seconds is None else retry_seconds
+    row_retry_seconds = _ROW_RETRY_SECONDS if row_retry_seconds is None else row_retry_seconds
     # Names of the configuration load kernels, which no command on a server runs.
     if not _has_kernels():
         use_kernels("interpreted")
     try:
-        return ServiceCorpus(url, retry_seconds=retry_seconds, allow_http=_allows_http())
+        return ServiceCorpus(
+            url,
+            retry_seconds=retry_seconds,
+            row_retry_seconds=row_retry_seconds,
+            allow_http=_allows_http(),
+        )
     except ValueError as error:
         raise click.UsageError(str(error), click.get_current_context(silent=True)) from error
     except ImportError as error:

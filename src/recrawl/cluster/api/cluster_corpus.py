@@ -215,14 +215,44 @@ class ClusterCorpus:
         elsewhere = elsewhere_rows(found)
         if not elsewhere.size:
             return found
-        # A partition may have logged other rows with the key of the request already.
-        own = None if request is None else request._replace(key=request.key + b" parts")
+        if request is None:
+            return self._run_in_other_parts(found, elsewhere, names_of, local_call, remote_call)
+        # A partition may have logged other rows with the key of the request already, and those of
+        # another home partition when it is repeated.
+        for home in np.unique(partition[elsewhere]).tolist():
+            rows = elsewhere[partition[elsewhere] == home]
+            own = request._replace(key=request.key + b" parts %d" % home)
+            found = self._run_in_other_parts(found, rows, names_of, local_call, remote_call, own)
+        return found
+
+    def _run_in_other_parts(
+        self,
+        found: SplitResult[Any],
+        elsewhere: Rows,
+        names_of: Callable[[Rows], tuple[Any, Any]],
+        local_call: Callable[[Corpus, Rows, RequestKey | None], Any],
+        remote_call: Callable[[AsyncClient, Rows], Awaitable[Any]],
+        request: RequestKey | None = None,
+    ) -> SplitResult[Any]:
+        """Make a call about pages that are not in their home partitions; add it to the others.
+
+        Parameters
+        ----------
+        found
+            Results of the call so far.
+        elsewhere
+            Rows that the home partitions do not have.
+        names_of, local_call, remote_call
+            See `_run_by_url`.
+        request
+            Key of these rows, if they may be repeated.
+        """
         try:
             parts: SplitResult[Any] = self._split_calls.run(
                 self._parts(*names_of(elsewhere)),
-                lambda rows: local_call(self._local_parts, elsewhere[rows], own),
+                lambda rows: local_call(self._local_parts, elsewhere[rows], request),
                 lambda client, rows: remote_call(client, elsewhere[rows]),
-                request=own,
+                request=request,
                 in_parts=True,
             )
         except RecrawlError as error:

@@ -184,10 +184,11 @@ class _OwnerTransport(Transport):
         request: str | None = None,
         is_first: bool = False,
         wait_seconds: float = 0.0,
+        ends_at: float | None = None,
     ) -> ServiceAnswer:
         """Send a request once, and return the answer; see `Transport.call`."""
         # The key of the original request counts, and nobody waits.
-        del request, is_first, wait_seconds
+        del request, is_first, wait_seconds, ends_at
         assert self._base is not None
         url = URL(self._base + path, encoded=True)
         query = {
@@ -241,6 +242,7 @@ class OwnerClient(AsyncClient):
     def __init__(self, transport: Transport) -> None:
         self.url = transport.server
         self._transport = transport
+        self._row_retry_seconds = 0.0  # the client of the other worker sends rows again
 
     async def pages_for_plan(
         self,

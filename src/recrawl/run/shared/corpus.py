@@ -5,6 +5,7 @@ back.  What the API key does not allow, and a crawl can do without, is left out.
 """
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -13,10 +14,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from recrawl.client import Client
 from recrawl.corpus import Added, CorpusConfig, Orders, Outcome, PageChange, Reported, Stats
 from recrawl.errors import AccessDenied, ChangesLost, ServiceUnavailable, StorageError
-from recrawl.messages.results import CountedRows, Signalled
+from recrawl.messages.results import CountedRows, RowStatus, Signalled, find_unavailable
 from recrawl.messages.views import SourceRow
 
 __all__ = ["SharedCorpus"]
@@ -28,6 +32,11 @@ _STATS_SECONDS: Final = 2.0
 _PAUSE_SECONDS: Final = 0.5
 # Time for the last reports of a crawl that is told to stop while the server is away.
 _STOP_SECONDS: Final = 10.0
+# Longest time for which rows of pages are sent again while their partitions cannot be reached.
+_ROWS_SECONDS: Final = 60.0
+
+
+_UNSIGNALLED: Final = "changes that sitemaps and feeds announce are not signalled"
 
 
 class SharedCorpus:
@@ -36,7 +45,7 @@ class SharedCorpus:
     Parameters
     ----------
     client
-        Client of the service; its own retries should be short.
+        Client of the service; its own retries should be short, and it should send rows once.
     folder
         Folder of this worker, for what it keeps between two runs.
     on_pause
@@ -101,6 +110,32 @@ class SharedCorpus:
                 _log.warning("%s: %s", what, error)
             return otherwise
 
+    def _repeat_rows(
+        self,
+        what: str,
+        status: NDArray[np.uint8],
+        send: Callable[[NDArray[np.int64]], NDArray[np.uint8]],
+    ) -> None:
+        """Send rows again while their partitions cannot be reached, as long as that is of use.
+
+        Parameters
+        ----------
+        what
+            Loss, if the rows are not done in time, for a warning.
+        status
+            Status of each row, which is changed.
+        send
+            Function that sends some rows, given by number, and returns the status of each.
+        """
+        ends_at = time.monotonic() + _ROWS_SECONDS
+        while (rows := find_unavailable(status)).size:
+            gives_up_at = self._gives_up_at
+            if time.monotonic() > min(ends_at, math.inf if gives_up_at is None else gives_up_at):
+                _log.warning("the partitions of %d pages cannot be reached: %s", rows.size, what)
+                return
+            time.sleep(_PAUSE_SECONDS)
+            status[rows] = send(rows)
+
     # ------------------------------------------------------------------ orders
 
     def lease(self, n: int, *, seconds: float, with_shortfall: bool) -> Orders:
@@ -119,7 +154,7 @@ class SharedCorpus:
         return 0.0
 
     def extend(self, handles: Sequence[int], *, seconds: float) -> CountedRows:
-        """Hold orders until ``seconds`` from now."""
+        """Hold orders until ``seconds`` from now; those that are unavailable, the crawl repeats."""
         return self._call(lambda: self.client.extend(handles, seconds=seconds))
 
     def release(self, handles: Sequence[int]) -> CountedRows:
@@ -127,41 +162,82 @@ class SharedCorpus:
         return self._call(lambda: self.client.release(handles))
 
     def report(self, outcomes: list[Outcome]) -> Reported:
-        """Report what fetches found."""
+        """Report what fetches found; the crawl reports again what is unavailable."""
         return self._call(lambda: self.client.report(outcomes))
 
     # ------------------------------------------------------------------ pages and signals
 
     def add(self, urls: Sequence[str], **columns: Any) -> Added:
         """Add pages to track."""
-        return self._call(lambda: self.client.add(urls, **columns))
+        added = self._call(lambda: self.client.add(urls, **columns))
+        counts, rows = np.array(added), added.rows.copy()
+        n_limited, limited_until_ms = added.n_limited, added.limited_until_ms
+
+        def send(some: NDArray[np.int64]) -> NDArray[np.uint8]:
+            nonlocal counts, n_limited, limited_until_ms
+            own = _take(columns, some, len(urls))
+            again = self._call(lambda: self.client.add([urls[i] for i in some], **own))
+            counts = counts + np.array(again)
+            n_limited += again.n_limited
+            limited_until_ms = max(limited_until_ms, again.limited_until_ms)
+            return again.rows
+
+        self._repeat_rows("they were not added", rows, send)
+        return Added(
+            *counts.tolist(), n_limited=n_limited, limited_until_ms=limited_until_ms, rows=rows
+        )
 
     def signal(self, urls: Sequence[str], *, source: str, **columns: Any) -> Signalled:
         """Signal that pages may have changed."""
         from recrawl.client.request_keys import new_request_key  # noqa: PLC0415
 
         key = new_request_key()
-        return self._call_if_allowed(
-            "changes that sitemaps and feeds announce are not signalled",
+        # The same request each time: the service remembers its key, so that rows count once.
+        found = self._call_if_allowed(
+            _UNSIGNALLED,
             lambda: self.client.signal(urls, source=source, request=key, **columns),
             Signalled(0),
+        )
+        rows = found.rows.copy()
+
+        def send(some: NDArray[np.int64]) -> NDArray[np.uint8]:
+            again = self._call(
+                lambda: self.client.signal(urls, source=source, request=key, **columns)
+            )
+            return again.rows[some]
+
+        self._repeat_rows(_UNSIGNALLED, rows, send)
+        is_unknown = np.isin(rows, (RowStatus.UNKNOWN, RowStatus.REFUSED))
+        return Signalled(
+            int(np.count_nonzero(rows == RowStatus.DONE)),
+            n_unknown=int(np.count_nonzero(is_unknown)),
+            rows=rows,
         )
 
     def set(self, urls: Sequence[str], **settings: Any) -> None:
         """Set when sitemaps and feeds are read again."""
-        self._call_if_allowed(
-            "sitemaps and feeds are read as often as pages",
-            lambda: self.client.set(urls, **settings),
-            CountedRows(0),
+        what = "sitemaps and feeds are read as often as pages"
+        found = self._call_if_allowed(
+            what, lambda: self.client.set(urls, **settings), CountedRows(0)
         )
+
+        def send(some: NDArray[np.int64]) -> NDArray[np.uint8]:
+            return self._call(lambda: self.client.set([urls[i] for i in some], **settings)).rows
+
+        self._repeat_rows(what, found.rows.copy(), send)
 
     def set_each(self, urls: Sequence[str], **columns: Any) -> None:
         """Set the importance of pages."""
-        self._call_if_allowed(
-            "copies of pages keep their importance",
-            lambda: self.client.set_each(urls, **columns),
-            CountedRows(0),
+        what = "copies of pages keep their importance"
+        found = self._call_if_allowed(
+            what, lambda: self.client.set_each(urls, **columns), CountedRows(0)
         )
+
+        def send(some: NDArray[np.int64]) -> NDArray[np.uint8]:
+            own = _take(columns, some, len(urls))
+            return self._call(lambda: self.client.set_each([urls[i] for i in some], **own)).rows
+
+        self._repeat_rows(what, found.rows.copy(), send)
 
     def set_host(self, host: str, **politeness: Any) -> None:
         """Let nothing of a host be leased for some time, or set its delay."""
@@ -222,3 +298,13 @@ class SharedCorpus:
         except ChangesLost:
             # This worker was away for long; its own changes, if any, are among those that are left.
             return self._call(lambda: self.client.changes(None, limit=limit))
+
+
+def _take(columns: dict[str, Any], rows: NDArray[np.int64], n_rows: int) -> dict[str, Any]:
+    """Return the values of some rows; a value that is not a list is that of all rows."""
+    return {
+        name: [values[i] for i in rows]
+        if isinstance(values, list) and len(values) == n_rows
+        else values
+        for name, values in columns.items()
+    }

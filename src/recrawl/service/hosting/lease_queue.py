@@ -7,7 +7,8 @@ or added, and at least once a second.
 
 import asyncio
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import AsyncIterator, Hashable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,6 +41,8 @@ class WantedLease:
     """Longest time to wait for the first order."""
     with_shortfall: bool = True
     """Whether to say why there are fewer orders."""
+    keeps_orders: bool = False
+    """Whether orders stay held if the caller goes away, because it will ask for them again."""
     ends_at: float = 0.0
     answered: "asyncio.Future[Orders]" = field(init=False)
 
@@ -47,6 +50,14 @@ class WantedLease:
     def kind(self) -> Hashable:
         """What leases must have in common to be asked for together."""
         return self.seconds, self.exact, self.run
+
+
+@dataclass(slots=True)
+class _KeyLock:
+    """A lock of the leases with one key, and the number of these leases."""
+
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    n_leases: int = 0
 
 
 class LeaseQueue:
@@ -72,6 +83,7 @@ class LeaseQueue:
         self._working: asyncio.Task[None] | None = None
         self._is_closed = False
         self._releasing: set[asyncio.Task[None]] = set()
+        self._locks: dict[bytes, _KeyLock] = {}
 
     @property
     def n_waiting(self) -> int:
@@ -82,6 +94,25 @@ class LeaseQueue:
     def n_calls(self) -> int:
         """Number of calls to the corpus that run or wait."""
         return self._lane.n_calls
+
+    @asynccontextmanager
+    async def hold_key(self, request: RequestKey) -> AsyncIterator[None]:
+        """Let one lease with a key at a time begin and end, here in this process.
+
+        Parameters
+        ----------
+        request
+            Key of the lease.
+        """
+        own = self._locks.setdefault(request.key, _KeyLock())
+        own.n_leases += 1
+        try:
+            async with own.lock:
+                yield
+        finally:
+            own.n_leases -= 1
+            if not own.n_leases:
+                del self._locks[request.key]
 
     async def lease(self, wanted: WantedLease) -> Orders:
         """Return orders as soon as there are any, or none when the time to wait is over.
@@ -201,8 +232,8 @@ class LeaseQueue:
                 if not one.answered.done():
                     one.answered.set_exception(problem_of(orders) or orders)
                     self._waiting.remove(one)
-            elif one.answered.done():  # its caller has gone away; one with a key will come back
-                left += orders if one.request is None else ()
+            elif one.answered.done():  # its caller has gone away
+                left += () if one.keeps_orders else orders
             elif orders or one.ends_at <= now or self._is_closed:
                 one.answered.set_result(orders if one.with_shortfall else Orders(orders))
                 self._waiting.remove(one)
@@ -215,8 +246,7 @@ class LeaseQueue:
         await self._lane.run(self._corpus.release, [order.handle for order in orders])
 
     async def _give_back(self, wanted: WantedLease, orders: Orders) -> None:
-        # A client with a key will ask for them again.
-        if orders and wanted.request is None:
+        if orders and not wanted.keeps_orders:
             await self._release(orders)
 
     async def close(self) -> None:

@@ -84,17 +84,27 @@ async def lease(
     check_at_most("n", n, limits.orders_max)
     check_at_most("wait", wait, limits.wait_seconds_max)
     forwarded = find_forwarded(request)
+    is_held_only = forwarded is not None and forwarded.is_held_only
+    key = request_key(request, n, seconds, run, exact)
     wanted = WantedLease(
         # None: a lease that holds orders already gets these, whatever their number.
-        n=0 if forwarded is not None and forwarded.is_held_only else n,
+        n=0 if is_held_only else n,
         seconds=seconds,
         exact=exact,
         run=run,
-        request=request_key(request, n, seconds, run, exact),
+        request=key,
         wait_seconds=wait,
         with_shortfall=why,
+        # A client that got no answer repeats the request.  A worker that forwards one does not: it
+        # has answered its client without these orders.
+        keeps_orders=is_held_only or (key is not None and forwarded is None),
     )
-    orders = await _lease_or_leave(request, hosted, wanted)
+    if key is None or forwarded is None:
+        orders = await _lease_or_leave(request, hosted, wanted)
+    else:
+        # A repetition must not find orders that are about to be given back.
+        async with hosted.leases.hold_key(key):
+            orders = await _lease_or_leave(request, hosted, wanted)
     shortfall = None if orders.shortfall is None else orders.shortfall.as_dict()
     return orders_answer(request, orders, shortfall)
 
@@ -125,7 +135,7 @@ async def _lease_or_leave(request: Request, hosted: HostedCorpus, wanted: Wanted
 
 async def _give_back(hosted: HostedCorpus, wanted: WantedLease, orders: Orders) -> None:
     """Give back the orders of a client that has gone away, unless it will ask for them again."""
-    if orders and wanted.request is None:
+    if orders and not wanted.keeps_orders:
         await hosted.change(hosted.corpus.release, [one.handle for one in orders])
         raise _gone_away()
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from recrawl.client.details import ServiceDetails
 from recrawl.corpus import PAGE_COLUMNS, LastChange, Passage, RowStatus, explanation_words
+from recrawl.messages.results import find_unavailable
 from recrawl.service.calls import (
     CorpusName,
     RequestBody,
@@ -324,7 +325,8 @@ def _set_each(corpus: Any, body: RequestBody, limits: ServiceLimits) -> NDArray[
             mask = pa.array(index)
             part = None if key is None else key.filter(mask)
             values = _as_numbers(column.filter(mask))
-            corpus.set_each(url.filter(mask), key=part, **{name: values})
+            found = corpus.set_each(url.filter(mask), key=part, **{name: values}).rows
+            status[np.flatnonzero(index)[find_unavailable(found)]] = RowStatus.UNAVAILABLE
     return status
 
 

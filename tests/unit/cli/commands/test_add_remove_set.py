@@ -29,6 +29,7 @@ def test_adds_urls_files_and_stdin(recrawl: Recrawl, tmp_path: Path) -> None:
         "n_refused": 0,
         "refused_by_reason": {},
         "n_limited": 0,
+        "n_unavailable": 0,
     }
     assert recrawl("add", stdin="https://a.example/4\n").row["n_added"] == 1
     assert recrawl("add", "-", stdin="https://a.example/5\n").row["n_added"] == 1
@@ -214,7 +215,8 @@ def test_a_malformed_column_option_is_a_usage_error(
 
 
 def test_removes_pages_by_url_file_and_pattern(in_corpus: Recrawl, tmp_path: Path) -> None:
-    assert in_corpus("remove", PAGES[0], "https://unknown.example/").row == {"n_removed": 1}
+    removed = in_corpus("remove", PAGES[0], "https://unknown.example/")
+    assert removed.row == {"n_removed": 1, "n_unavailable": 0}
     (tmp_path / "gone.txt").write_text(PAGES[1] + "\n")
     assert in_corpus("remove", "gone.txt").row["n_removed"] == 1
     assert in_corpus("remove", "--pattern", "/product/*", "--no-json").out == "2 pages removed.\n"
@@ -224,7 +226,7 @@ def test_removes_pages_by_url_file_and_pattern(in_corpus: Recrawl, tmp_path: Pat
 
 def test_changes_settings_of_pages(in_corpus: Recrawl, tmp_path: Path) -> None:
     ran = in_corpus("set", "--pattern", "/product/*", "--importance", 5, "--max-age", "1d")
-    assert ran.row == {"n_set": 2, "importance": 5.0, "max_age": "1d"}
+    assert ran.row == {"n_set": 2, "n_unavailable": 0, "importance": 5.0, "max_age": "1d"}
     assert importance_of(tmp_path, PAGES[2]) == pytest.approx(5, rel=0.01)
     assert in_corpus("set", PAGES[0], "--kind", "home", "--no-json").out == "Set for 1 page.\n"
 

@@ -4,6 +4,7 @@ import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from recrawl.cli.support.service_corpus import ServiceCorpus
@@ -12,6 +13,7 @@ from recrawl.errors import ServiceUnavailable
 from recrawl.service.keys import KeyRing, create_key
 from tests.corpus_fixtures import clock, open_corpus, small_table_without_jit
 from tests.unit.cli.conftest import Recrawl
+from tests.unit.client.partly_away import PartlyAway
 from tests.unit.service.running_server import RunningServer
 
 __all__ = ["clock", "open_corpus", "small_table_without_jit"]
@@ -56,6 +58,48 @@ def test_pages_are_added_leased_reported_and_removed(
     assert recrawl("changes", "--consumer", "index", "-C", url).rows == []
     assert recrawl("remove", urls[0], "-C", url).code == 0
     assert corpus.n_pages == 4
+
+
+def test_pages_whose_partitions_cannot_be_reached_are_an_error(
+    recrawl: Recrawl, open_corpus: Callable[..., Corpus], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("recrawl.cli.support.service_corpus._ROW_RETRY_SECONDS", 0.1)
+    partly = PartlyAway(open_corpus("away", corpus={"partitions": 4}), [1, 2])
+    urls = [f"https://h{i}.example/" for i in range(20)]
+    n_away = int(np.isin(partly.partitions(urls), partly.away).sum())
+    assert 0 < n_away < 20
+    with RunningServer({"news": partly}) as server:
+        url = f"http://127.0.0.1:{server.port}/v1/corpora/news"
+
+        def run_twice(*arguments: str, stdin: str = "") -> dict[str, int]:
+            """Return the counts of a command while partitions are away; then let it pass."""
+            partly.n_calls = 1_000
+            failed = recrawl(*arguments, "-C", url, stdin=stdin)
+            assert failed.code == 1, failed.err
+            assert f"{n_away} " in failed.err
+            assert "Then run this again" in failed.err
+            assert failed.row["n_unavailable"] == n_away
+            partly.n_calls = 0
+            again = recrawl(*arguments, "-C", url, stdin=stdin)
+            assert again.code == 0, again.err
+            assert again.row["n_unavailable"] == 0
+            return failed.row
+
+        assert run_twice("add", *urls)["n_added"] == 20 - n_away
+        assert partly.corpus.n_pages == 20
+        assert run_twice("set", *urls, "--importance", "2")["n_set"] == 20 - n_away
+        counts = run_twice("signal", *urls, "--source", "feed")
+        assert (counts["n_heard"], counts["n_unknown"]) == (20 - n_away, 0)
+        orders = partly.corpus.lease(20)
+        lines = "".join(f'{{"handle": {one.handle}, "digest": "1"}}\n' for one in orders)
+        counts = run_twice("report", stdin=lines)
+        assert (counts["n_counted"], counts["n_void"]) == (20 - n_away, 0)
+        assert partly.corpus.stats().n_outcomes == 20
+        handles = [str(one.handle) for one in partly.corpus.lease(20)]
+        if len(handles) == 20:
+            assert run_twice("release", *handles)["n_released"] == 20 - n_away
+        assert run_twice("remove", *urls)["n_removed"] == 20 - n_away
+    assert partly.corpus.n_pages == 0
 
 
 def test_commands_on_files_say_that_they_need_the_folder(recrawl: Recrawl, url: str) -> None:
@@ -127,7 +171,8 @@ def test_orders_are_given_back(recrawl: Recrawl, url: str, corpus: Corpus) -> No
     corpus.add([f"https://h{i}.example/" for i in range(3)])
     leased = recrawl("lease", "3", "-C", url)
     first, *others = (row["handle"] for row in leased.rows)
-    assert recrawl("release", str(first), "-C", url).row == {"n_given": 1, "n_released": 1}
+    counts = {"n_given": 1, "n_released": 1, "n_unavailable": 0}
+    assert recrawl("release", str(first), "-C", url).row == counts
     lines = "".join(f"{handle}\n" for handle in [first, *others])
     ran = recrawl("release", "-C", url, "--no-json", stdin=lines)
     assert ran.out == "2 pages given back, 1 ignored because they were not held any more.\n"

@@ -15,7 +15,8 @@ SITEMAP = f"""<?xml version="1.0"?>
 def test_signals_come_from_urls_lists_and_stdin(in_corpus: Recrawl, tmp_path: Path) -> None:
     (tmp_path / "urls.txt").write_text("\n".join(PAGES[:3]))
     row = in_corpus("signal", PAGES[4], "urls.txt", "--source", "ping").row
-    assert row == {"n_read": 4, "n_heard": 4, "n_unknown": 0, "source": "ping"}
+    counts = {"n_read": 4, "n_heard": 4, "n_unknown": 0, "n_unavailable": 0}
+    assert row == {**counts, "source": "ping"}
     assert in_corpus("signal", "--source", "feed", stdin=PAGES[0]).row["n_heard"] == 1
 
 

@@ -36,7 +36,7 @@ def workers(tmp_path: Path, config: CorpusConfig) -> Iterator[Workers]:
 
 @pytest.fixture
 def clients(workers: Workers) -> Iterator[list[Client]]:
-    opened = [worker.client() for worker in workers.all]
+    opened = [worker.client(row_retry_seconds=0) for worker in workers.all]
     yield opened
     for client in opened:
         client.close()

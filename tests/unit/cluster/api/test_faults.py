@@ -119,13 +119,16 @@ def test_a_stopped_worker_costs_its_own_rows_alone(pair: Pair) -> None:
     assert counts_of(worker, "/pages", rows) == {"duplicate": 200}
 
 
-def test_orders_of_a_worker_that_answers_too_late_are_released(pair: Pair) -> None:
+@pytest.mark.parametrize("key", [None, "mine"])
+def test_orders_of_a_worker_that_answers_too_late_are_released(pair: Pair, key: str | None) -> None:
     worker, other = pair
+    headers = {} if key is None else {"Idempotency_Key": key, "Recrawl_First_Attempt": "1"}
     counts_of(worker, "/pages", [{"url": url} for url in URLS])
     n_here = worker.corpus.n_pages
     stop(other)
     worker.calls.settings = SHORT
-    assert len(worker.server.post("/orders?n=400").json["orders"]) == n_here
+    first = worker.server.post("/orders?n=400", **headers).json["orders"]
+    assert len(first) == n_here
     worker.calls.settings = PATIENT
     other.send_signal(signal.SIGCONT)
     wait_for_in_flight(worker, n_here)
@@ -136,6 +139,10 @@ def test_orders_of_a_worker_that_answers_too_late_are_released(pair: Pair) -> No
         assert time.monotonic() < ends_at, len(found)
         found |= {order["handle"] for order in worker.server.post("/orders?n=400").json["orders"]}
     assert len(found) == 200 - n_here
+    if key is not None:
+        # A repetition gets the orders of the first answer, and none that another client has.
+        again = worker.server.post("/orders?n=400", Idempotency_Key=key).json["orders"]
+        assert {one["handle"] for one in again} == {one["handle"] for one in first}
 
 
 def test_orders_of_a_client_that_has_gone_away_are_released(pair: Pair) -> None:

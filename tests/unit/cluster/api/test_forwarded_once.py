@@ -1,7 +1,11 @@
 """A forwarded request is answered by the worker that gets it, and is never forwarded again."""
 
 import json
+import socket
+import threading
 import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -9,7 +13,7 @@ import pytest
 from recrawl.client import Client
 from recrawl.cluster.api.owners import Owner
 from recrawl.cluster.api.receiving import signed_text
-from recrawl.corpus import RowStatus
+from recrawl.corpus import Outcome, RowStatus
 from recrawl.messages.enums import Why
 from recrawl.messages.forwarding import forwarded_digest
 from tests.unit.cluster.api.workers import Worker, Workers
@@ -25,14 +29,19 @@ def forward(
     to: Worker, path: str, body: Any = None, method: str = "POST", **headers: str
 ) -> Answer:
     """Send a request as the worker w9 would."""
-    own = {"Recrawl-Forwarded": "w9", **{k.replace("_", "-"): v for k, v in headers.items()}}
     body = b"" if body is None else json.dumps(body).encode()
+    return to.server.request(method, path, body, sign(to, path, body, method, **headers))
+
+
+def sign(to: Worker, path: str, body: bytes, method: str, **headers: str) -> dict[str, str]:
+    """Return the headers of a request that the worker w9 forwards."""
+    own = {"Recrawl-Forwarded": "w9", **{k.replace("_", "-"): v for k, v in headers.items()}}
     own["Content-Type"] = "application/json"
     own.setdefault("Recrawl-Body", forwarded_digest(body))
     text = signed_text(to.name, method, path, own, "w9")
     token = to.keys.sign(text, time.time_ns() // 1_000_000)
     own.setdefault("Authorization", f"Recrawl-Worker {token}")
-    return to.server.request(method, path, body, own)
+    return own
 
 
 def test_a_forwarded_request_stays_where_it_is(workers: Workers, clients: list[Client]) -> None:
@@ -105,6 +114,66 @@ def test_partitions_without_an_owner_are_unavailable(
     away = URLS[added.rows.tolist().index(RowStatus.UNAVAILABLE)]
     answer = workers[0].server.get(f"/page?url={away}")
     assert (answer.status, answer.problem) == (503, "unavailable")
+
+
+def test_a_client_sends_rows_again_until_their_partitions_have_an_owner(
+    workers: Workers,
+) -> None:
+    def lose_owners() -> None:
+        workers.tell_all({})
+        threading.Timer(0.5, workers.tell_all).start()
+
+    with workers[0].client() as client:
+        lose_owners()
+        assert client.add(URLS).rows.tolist() == [RowStatus.DONE] * 200
+        lose_owners()
+        assert client.signal(URLS, source="ping").rows.tolist() == [RowStatus.DONE] * 200
+        assert sum(worker.corpus.stats().n_signals for worker in workers.all) == 200
+        orders = client.lease(200)
+        lose_owners()
+        reported = client.report([Outcome(handle=one.handle, digest=b"1") for one in orders])
+        assert reported.rows.tolist() == [RowStatus.DONE] * 200
+
+
+def test_a_repetition_gets_no_orders_that_are_given_back(
+    workers: Workers, clients: list[Client], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker that has forwarded the first attempt has ended before the answer."""
+    clients[0].add(URLS)
+    worker = workers[0]
+    lease_each = worker.corpus.lease_each
+    begun, may_go_on = threading.Event(), threading.Event()
+
+    def lease_slowly(*args: Any, **kwargs: Any) -> Any:
+        begun.set()
+        assert may_go_on.wait(300)
+        return lease_each(*args, **kwargs)
+
+    monkeypatch.setattr(worker.corpus, "lease_each", lease_slowly)
+    leases = worker.server.app.state.service.corpora.find("news", is_forwarded=True).leases
+    path, key = f"{PATH}/orders?n=5", f"{b'mine'.hex()}.{b'digest'.hex()}"
+    with socket.create_connection(("127.0.0.1", worker.server.port)) as sender:
+        headers = sign(worker, path, b"", "POST", Recrawl_Request=key)
+        lines = [f"POST {path} HTTP/1.1", "Host: localhost", "Content-Length: 0"]
+        lines += [f"{name}: {value}" for name, value in headers.items()]
+        sender.sendall("\r\n".join([*lines, "", ""]).encode())
+        assert begun.wait(300)
+    with ThreadPoolExecutor(1) as other:
+        options = {"Recrawl_Request": key, "Recrawl_Held_Only": "1"}
+        again = other.submit(forward, worker, path, **options)
+        wait_until(lambda: [one.n_leases for one in leases._locks.values()] == [2])
+        may_go_on.set()
+        assert again.result(300).json["orders"] == []
+    wait_until(lambda: worker.corpus.stats().in_flight == 0)
+    assert worker.corpus.stats().n_ordered == 5
+    assert not leases._locks
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    ends_at = time.monotonic() + 300
+    while not is_so():
+        assert time.monotonic() < ends_at
+        time.sleep(0.01)
 
 
 def test_nobody_else_forwards_requests(workers: Workers) -> None:

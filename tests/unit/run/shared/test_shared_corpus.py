@@ -3,17 +3,22 @@
 import asyncio
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
+from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import pytest
 
 from recrawl.client import Client
 from recrawl.corpus import Corpus
 from recrawl.errors import AccessDenied, LockedError, ServiceUnavailable
 from recrawl.fetch import FetchAnswer, FetchRequest
+from recrawl.fetch.sinks import Spool
 from recrawl.run import CrawlProgress, CrawlSettings, FetchResult, HeldOrders, crawl
 from recrawl.run.shared import SharedCorpus, lock_worker_folder
+from tests.unit.client.partly_away import PartlyAway
 from tests.unit.service.running_server import RunningServer
 
 URLS = [f"https://site{i}.example/" for i in range(6)]
@@ -134,6 +139,145 @@ def test_a_fetch_is_cancelled_when_its_lease_is_lost(
     asyncio.run(asyncio.wait_for(main(), 60))
     assert cancelled.is_set()
     assert progress.results[FetchResult.GIVEN_BACK] == 1
+
+
+class Pages:
+    """Fetches pages that are all there."""
+
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        self._now_ms = now_ms
+
+    async def fetch(self, request: FetchRequest) -> FetchAnswer:
+        return FetchAnswer(
+            url=request.url,
+            final_url=request.url,
+            fetched_at_ms=self._now_ms(),
+            status=200,
+            headers={"content-type": "text/html"},
+            body=f"<p>The text of {request.url}</p>".encode(),
+        )
+
+    async def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def partly(open_corpus: Callable[..., Corpus]) -> PartlyAway:
+    corpus = open_corpus("partly", corpus={"partitions": 4})
+    urls = [f"https://h{i}.example/" for i in range(20)]
+    corpus.add(urls)
+    corpus.set(urls, min_age="1d")
+    return PartlyAway(corpus, [1, 2], 0)
+
+
+@pytest.fixture
+def shared(partly: PartlyAway, tmp_path: Path) -> Iterator[SharedCorpus]:
+    with RunningServer({"news": partly}) as server:
+        url = f"http://127.0.0.1:{server.port}/v1/corpora/news"
+        with Client(url, retry_seconds=2.0, row_retry_seconds=0.0) as client:
+            yield SharedCorpus(client, tmp_path)
+
+
+def crawl_once(shared: SharedCorpus, spool: Spool, progress: CrawlProgress) -> None:
+    settings = CrawlSettings(is_shared=True, is_single_pass=True, lease_seconds=60.0)
+    crawling = crawl(
+        cast("Corpus", shared),
+        Pages(shared.now_ms),
+        settings=settings,
+        spool=spool,
+        progress=progress,
+    )
+    asyncio.run(asyncio.wait_for(crawling, 300))
+
+
+def test_outcomes_whose_partitions_are_away_are_reported_again(
+    shared: SharedCorpus,
+    partly: PartlyAway,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(import_module("recrawl.run.crawl"), "_AGAIN_SECONDS", 0.05)
+    progress = CrawlProgress()
+    partly.names, partly.n_calls = {"report", "extend"}, 6
+    with closing(Spool.open(tmp_path / "spool", only_own=True)) as spool:
+        crawl_once(shared, spool, progress)
+        versions = spool.read(1)
+        assert spool.pending == ()
+    assert sorted(one.url for one in versions) == [
+        f"https://h{i}.example/" for i in sorted(range(20), key=str)
+    ]
+    assert all(one.body for one in versions)
+    assert progress.results[FetchResult.NEW] == 20
+    stats = partly.corpus.stats()
+    assert (stats.n_outcomes, stats.n_ordered, stats.in_flight) == (20, 20, 0)
+
+
+def test_a_crawl_that_ends_says_what_was_not_reported(
+    shared: SharedCorpus,
+    partly: PartlyAway,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(import_module("recrawl.run.crawl"), "_AGAIN_SECONDS", 0.05)
+    monkeypatch.setattr(import_module("recrawl.run.crawl"), "_LAST_SECONDS", 0.2)
+    progress, stopping = CrawlProgress(), asyncio.Event()
+    partly.names, partly.n_calls = {"report"}, 1_000_000
+    n_away = int(
+        np.isin(partly.partitions([f"https://h{i}.example/" for i in range(20)]), [1, 2]).sum()
+    )
+    assert 0 < n_away < 20
+
+    async def main(spool: Spool) -> None:
+        crawling = asyncio.create_task(
+            crawl(
+                cast("Corpus", shared),
+                Pages(shared.now_ms),
+                settings=CrawlSettings(is_shared=True),
+                spool=spool,
+                stopping=stopping,
+                progress=progress,
+            )
+        )
+        while progress.n_fetches < 20 - n_away:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.3)  # those that are away are reported again and again
+        stopping.set()
+        await crawling
+
+    with closing(Spool.open(tmp_path / "spool", only_own=True)) as spool:
+        with pytest.raises(ServiceUnavailable, match=f"{n_away} outcomes were not reported"):
+            asyncio.run(asyncio.wait_for(main(spool), 300))
+        assert len(spool.pending) == n_away
+        assert len(spool.read(1)) == 20 - n_away
+    assert partly.corpus.stats().n_outcomes == progress.n_fetches == 20 - n_away
+    assert partly.corpus.stats().in_flight == 0  # the other orders were given back
+
+
+def test_rows_of_a_crawl_are_sent_until_their_partitions_are_back(
+    shared: SharedCorpus,
+    partly: PartlyAway,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr("recrawl.run.shared.corpus._PAUSE_SECONDS", 0.01)
+    urls = [f"https://new{i}.example/" for i in range(20)]
+    partly.n_calls = 3
+    added = shared.add(urls, importance=[float(i) for i in range(20)])
+    assert tuple(added) == (20, 0, 0)
+    assert partly.corpus.n_pages == 40
+    partly.n_calls = 3
+    assert shared.signal(urls, source="sitemap", at_ms=[0] * 20, claimed_at_ms=[0] * 20) == 20
+    assert partly.corpus.stats().n_signals == 20
+    partly.n_calls = 3
+    shared.set_each(urls, importance=[2.0] * 20)
+    partly.n_calls = 3
+    shared.set(urls, max_age=60.0)
+    rows = [row for one in partly.corpus.pages(["url", "importance"]) for row in one.to_pylist()]
+    assert {round(row["importance"], 1) for row in rows if "new" in row["url"]} == {2.0}
+    monkeypatch.setattr("recrawl.run.shared.corpus._ROWS_SECONDS", 0.0)
+    partly.n_calls = 1_000
+    shared.set(urls, max_age=90.0)
+    assert "cannot be reached: sitemaps and feeds are read as often as pages" in caplog.text
 
 
 def test_each_worker_has_a_folder_of_its_own(
