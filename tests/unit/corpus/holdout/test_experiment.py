@@ -1,13 +1,15 @@
 """Held-out hosts keep the fixed interval, and the audits of both arms are compared."""
 
+import dataclasses
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from recrawl.corpus import Corpus, CorpusConfig, Outcome
+from recrawl.corpus import Corpus, CorpusConfig, Outcome, resize_corpus
 from recrawl.errors import ConfigError
 from recrawl.node.config.holdout_section import HoldoutConfig, keeps_old_rule
 from recrawl.shard.events import slot_of_page
@@ -150,6 +152,32 @@ def test_only_audits_since_the_start_count(open_corpus: Open, clock: ManualClock
     assert view.difference.is_found
     assert view.difference.low > 0
     assert view.started_at_ms is not None
+
+
+@pytest.mark.parametrize("n_partitions", [1, 4])
+def test_an_experiment_goes_on_after_a_change_of_partitions(
+    open_corpus: Open, tmp_path: Path, n_partitions: int
+) -> None:
+    hosts = [f"h{i}.example" for i in range(60)]
+    corpus = open_corpus(corpus={"partitions": 2})
+    corpus.add([f"https://{host}/" for host in hosts])
+    set_audits(corpus, dict.fromkeys(hosts, (10, 9)))
+    corpus.snapshot()
+    corpus.close()
+    corpus = open_corpus(corpus={"partitions": 2}, holdout=HOLDOUT)
+    set_audits(corpus, {host: (12 + i, 10 + i // 2) for i, host in enumerate(hosts)})
+    before = corpus.holdout()
+    n_audited = before.ours.n_audited + before.held_out.n_audited
+    assert n_audited == sum(2 + i for i in range(60))
+    corpus.snapshot()
+    corpus.close()
+    resize_corpus(tmp_path / "corpus", n_partitions)
+    corpus = open_corpus(corpus={"partitions": n_partitions}, holdout=HOLDOUT)
+    after = corpus.holdout()
+    assert after.started_at_ms == before.started_at_ms
+    assert (after.ours, after.held_out) == (before.ours, before.held_out)
+    same = pytest.approx(dataclasses.astuple(before.difference), nan_ok=True)
+    assert dataclasses.astuple(after.difference) == same
 
 
 def test_a_plan_says_what_can_be_found(open_corpus: Open) -> None:
