@@ -52,7 +52,7 @@ class HoldoutArm:
     freshness: float
     """Share of audited copies that were fresh; nan without audits."""
     fetches_per_page: float
-    """Fetches of a page in a day that the budget and the interval allow; nan if unknown."""
+    """Fetches of a page in a day that the budget, the interval and audits allow; nan if unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,9 +215,14 @@ def holdout_view(
     n_pages = int(hosts.n_pages.sum())
     n_held = int(hosts.n_pages[held].sum())
     interval = running.interval if is_running else None
-    fair = n_pages * _DAY / fetches_per_day if fetches_per_day and n_pages else None
-    per_page = math.nan if fair is None else _DAY / fair
-    held_per_page = per_page if interval is None else _DAY / interval
+    per_page, fair = math.nan, None
+    if fetches_per_day and n_pages:
+        per_page = fetches_per_day / n_pages
+        fair = _fair_interval(per_page, audit_share)
+    held_per_page = per_page
+    if interval is not None:
+        audits_per_page = 0.0 if math.isnan(per_page) else audit_share * per_page
+        held_per_page = _held_fetches(interval, audits_per_page)
     ours_per_page = math.nan
     if fetches_per_day is not None and n_pages > n_held:
         left = max(fetches_per_day - n_held * held_per_page, 0.0)
@@ -237,6 +242,34 @@ def holdout_view(
         audits_per_day=audits,
         detectable=_detectable(hosts, pages, audits * days),
     )
+
+
+def _fair_interval(per_page: float, audit_share: float) -> float | None:
+    """Return the interval, in seconds, with which a held-out page gets as many fetches as another.
+
+    It is the inverse of `_held_fetches`; None if all fetches are audits.
+
+    Parameters
+    ----------
+    per_page
+        Fetches of the budget for each page in a day.
+    audit_share
+        Share of fetches that are audits.
+    """
+    if audit_share >= 1:
+        return None
+    factor = -math.log1p(-audit_share) / audit_share if audit_share > 0 else 1.0
+    return factor * _DAY / per_page
+
+
+def _held_fetches(interval: float, audits_per_page: float) -> float:
+    """Return the fetches of a held-out page in a day, audits included.
+
+    An audit comes at random and counts as a fetch, so the next one is due an interval after it:
+    the time between fetches is the interval, or that to the next audit if it comes before.
+    """
+    expected = audits_per_page * interval / _DAY
+    return _DAY / interval * (expected / -math.expm1(-expected) if expected > 0 else 1.0)
 
 
 def _arm(
