@@ -13,7 +13,7 @@ import pytest
 from recrawl.corpus import Corpus, CorpusConfig, Outcome, resize_corpus
 from recrawl.errors import ConfigError
 from recrawl.node.config.holdout_section import HoldoutConfig, keeps_old_rule
-from recrawl.shard.events import slot_of_page
+from recrawl.shard.events import SCHEDULE_STALE_SECONDS, slot_of_page
 from recrawl.store import Names
 from tests.corpus_fixtures import IMPOLITE
 from tests.manual_clock import ManualClock
@@ -85,6 +85,24 @@ def test_held_out_hosts_have_the_interval_and_others_do_not(
         assert limits(corpus, url)[0] == 0.0
         assert limits(corpus, url)[1] == (5 * DAY if url.endswith("1") else float("inf"))
     assert not corpus.holdout().is_running
+
+
+def stale_seconds(corpus: Corpus, url: str) -> float:
+    (page,) = corpus.nodes[0].store.pages_of(pa.array([url]))
+    tables = corpus.nodes[0].shard.tables
+    row = tables.pages.limits[slot_of_page(np.array([page]))][0]
+    return float(tables.limits.stale_for[row])
+
+
+def test_audits_need_not_wait_for_the_interval_but_for_limits_of_users(open_corpus: Open) -> None:
+    corpus = open_corpus(holdout=HOLDOUT)
+    corpus.add(URLS)
+    first, second = sorted(url for url in URLS if url.split("/")[2] in held_hosts(**HOLDOUT))[:2]
+    assert stale_seconds(corpus, first) == SCHEDULE_STALE_SECONDS
+    corpus.set([first], max_age="2d")
+    assert limits(corpus, first) == limits(corpus, second) == (2 * DAY, 2 * DAY)
+    assert stale_seconds(corpus, first) == 0.0
+    assert stale_seconds(corpus, second) == SCHEDULE_STALE_SECONDS
 
 
 def fetch_all(corpus: Corpus, clock: ManualClock, n_rounds: int) -> dict[str, int]:
