@@ -103,6 +103,9 @@ def test_audits_need_not_wait_for_the_interval_but_for_limits_of_users(open_corp
     assert limits(corpus, first) == limits(corpus, second) == (2 * DAY, 2 * DAY)
     assert stale_seconds(corpus, first) == 0.0
     assert stale_seconds(corpus, second) == SCHEDULE_STALE_SECONDS
+    explanation = corpus.explain(second)
+    assert explanation is not None
+    assert explanation.state.stale_seconds == 0.0
 
 
 def fetch_all(corpus: Corpus, clock: ManualClock, n_rounds: int) -> dict[str, int]:
