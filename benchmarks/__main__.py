@@ -26,6 +26,7 @@ from benchmarks import (
     first_minute,
     fragments,
     histories,
+    holdout_arms,
     holdout_errors,
     html,
     kernels,
@@ -168,6 +169,8 @@ def _argument_parser() -> argparse.ArgumentParser:
     command.add_argument("--runs", type=int, default=100, help="number of webs; each has one log")
     command = commands.add_parser("holdout-errors", help=holdout_errors.__doc__)
     command.add_argument("--runs", type=int, default=500, help="number of experiments of a design")
+    command = commands.add_parser("holdout-arms", help=holdout_arms.__doc__)
+    command.add_argument("--runs", type=int, default=10, help="number of webs of a design")
     command = commands.add_parser("shadow-errors", help=shadow_errors.__doc__)
     command.add_argument("--runs", type=int, default=20, help="number of webs; each has two logs")
     command = commands.add_parser("histories", help=histories.__doc__)
@@ -419,6 +422,8 @@ def _run_measurement(arguments: argparse.Namespace) -> object:  # noqa: PLR0911 
             return backtests.measure(arguments.runs)
         case "holdout-errors":
             return holdout_errors.measure(arguments.runs)
+        case "holdout-arms":
+            return holdout_arms.measure(arguments.runs)
         case "shadow-errors":
             return shadow_errors.measure(arguments.runs)
         case "histories":

@@ -4,6 +4,9 @@ Hosts of very unequal size have freshness of their own.  Audits come daily, in p
 pages of a host, and the difference is looked at every day.  Without a difference at most one in
 twenty experiments may find one at any look; a difference as large as the plan says it can find must
 be found in four of five.
+
+Audits are drawn here, so that many experiments take seconds; `benchmarks.holdout_arms` checks that
+the audits of a real corpus are such a sample.
 """
 
 from dataclasses import dataclass

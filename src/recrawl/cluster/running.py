@@ -30,7 +30,7 @@ from recrawl.node.records import RECORDS_VERSION
 from recrawl.service import serve_corpora
 from recrawl.shard import RunBudgetSet
 
-__all__ = ["FREE_BYTES_MIN", "run_worker"]
+__all__ = ["FREE_BYTES_MIN", "check_worker_config", "run_worker"]
 
 logger = logging.getLogger(__name__)
 
@@ -62,13 +62,20 @@ class _DiskSpace:
         return self._has_space
 
 
-def _check_config(config: CorpusConfig) -> None:
+def check_worker_config(config: CorpusConfig) -> None:
     """Raise `ConfigError` for what workers cannot share."""
     if isinstance(config.budget_event(), RunBudgetSet):
         raise ConfigError(
             "a cluster has no budget per run (budget.rate): its workers share a rate, and cannot "
             "divide an amount among partitions before they know which of them will need it. Give a "
             'rate, such as "500/day"'
+        )
+    if config.holdout.share > 0:
+        raise ConfigError(
+            f"a cluster holds no hosts out, got holdout.share = {config.holdout.share:g}: the "
+            "start of the experiment is kept in the folder of one machine, so the arms could not "
+            "be compared. Delete the section [holdout], or run the experiment on a corpus of one "
+            "process"
         )
     if config.ledger.kind == "kafka" and config.snapshots.shared is None:
         raise ConfigError(
@@ -194,7 +201,7 @@ def _serve_layout(
     """
     worker = identity.worker
     with open_corpus(folder, partitions=()) as corpus:
-        _check_config(corpus.config)
+        check_worker_config(corpus.config)
         control = open_control(corpus.config)
         owners = TableOfOwners(worker)
         calls = WorkerCalls(name, worker, shared_keys)

@@ -33,7 +33,7 @@ from recrawl.shard import (
     PageStatus,
     event_of,
 )
-from recrawl.shard.events import slot_of_page
+from recrawl.shard.events import SCHEDULE_STALE_SECONDS, slot_of_page
 from recrawl.shard.state.tables import GROUP_UNLIMITED, Groups
 from recrawl.shard.state.words import EPOCH_SECONDS
 from recrawl.store import Names
@@ -136,14 +136,18 @@ def limits_columns(pattern: PatternConfig) -> dict[str, float] | None:
 
 
 def held_out_limits(page: NDArray[np.int64], config: HoldoutConfig) -> LimitsSet:
-    """Return the event by which pages of held-out groups are fetched at a fixed interval."""
+    """Return the event by which pages of held-out groups are fetched at a fixed interval.
+
+    Audits may fetch them in between: otherwise they would meet only copies that are as old as the
+    interval, and the hold-out would seem less fresh than it is.
+    """
     assert config.interval is not None
     return event_of(
         LimitsSet,
         page=page,
         interval_seconds_min=config.interval,
         interval_seconds_max=config.interval,
-        stale_seconds=0.0,
+        stale_seconds=SCHEDULE_STALE_SECONDS,
         stale_probability=0.0,
     )
 

@@ -43,6 +43,7 @@ from recrawl.shard.state.tables import F32, F64, I64, U8, U16, U32, U64, dtypes_
 from recrawl.shard.wire import NumberRecords, pack_batch, unpack_batch
 
 __all__ = [
+    "SCHEDULE_STALE_SECONDS",
     "SCHEMAS",
     "BudgetSet",
     "Claimed",
@@ -94,6 +95,10 @@ __all__ = [
 
 TEXT = NDArray[np.str_]
 
+SCHEDULE_STALE_SECONDS = float("inf")
+"""``stale_seconds`` of `LimitsSet` that, with probability 0, marks intervals as a schedule: audits
+may fetch in between.  As a staleness limit it would limit nothing."""
+
 
 class PagesAdded(NamedTuple):
     """Adds pages, in slots that `Shard.free_pages` returned.  From users."""
@@ -138,7 +143,8 @@ class KindsSet(NamedTuple):
 class LimitsSet(NamedTuple):
     """Sets shortest and longest intervals and staleness promises of pages.
 
-    From users.
+    With infinite ``stale_seconds`` and probability 0, as hold-outs set them, audits may fetch the
+    pages before their shortest interval is over.  From users and hold-outs.
     """
 
     page: I64

@@ -303,6 +303,7 @@ def explanation_of(
     last = float(evident_last_of(pages, tables.links, tables.sources, rules, slot))
     age = max(now - last, 0.0) * math.exp2(-log2_period_of(word))
     row = int(pages.limits[slot])
+    stale_probability = float(limits.stale_probability[row])
     ready = float(ready_at_of(tables.groups, int(pages.group[slot]), now_ms))
     until = float(pages.newcomer_until[slot])
     page = slot | int(pages.generation[slot]) << 32
@@ -336,8 +337,8 @@ def explanation_of(
         scroll_items=int(pages.curve[slot]),
         interval_seconds_min=float(limits.interval_min[row]),
         interval_seconds_max=float(limits.interval_max[row]),
-        stale_seconds=float(limits.stale_for[row]),
-        stale_probability=float(limits.stale_probability[row]),
+        stale_seconds=float(limits.stale_for[row]) if stale_probability > 0 else 0.0,
+        stale_probability=stale_probability,
         value=math.exp2(float(log2_value_of(word, terms, now))),
         price=price,
         due_at_ms=_ms(due),

@@ -13,7 +13,7 @@ from recrawl.cli.support.output import Output, output_option
 from recrawl.units import count_text, instant_text, number_text, seconds_text, share_text
 
 if TYPE_CHECKING:
-    from recrawl.corpus import HoldoutArm, HoldoutView
+    from recrawl.corpus import CorpusConfig, HoldoutArm, HoldoutView
 
 __all__ = ["command"]
 
@@ -63,7 +63,7 @@ def plan(share: float | None, days: float, folder: Path, out: Output) -> None:
             raise click.UsageError("give a --share; the configuration holds no hosts out.")
         with value_errors_as_usage():
             view = corpus.holdout(share=share, days=days)
-        audits = corpus.config.audit.share
+        config = corpus.config
     _print_row(view, out)
     out.say(
         f"{share_text(view.share)} of the hosts held out: "
@@ -76,6 +76,7 @@ def plan(share: float | None, days: float, folder: Path, out: Output) -> None:
             f"With an interval of {seconds_text(view.fair_interval_seconds)} both arms get fetches "
             "in proportion to their pages."
         )
+    _note_shortest_ages(config, out)
     if math.isfinite(view.detectable):
         out.say(
             f"{days:g} days with {number_text(round(view.audits_per_day, 1))} audits a day find a "
@@ -85,7 +86,7 @@ def plan(share: float | None, days: float, folder: Path, out: Output) -> None:
         )
         return
     out.say("This finds no difference, however large.", style="bold")
-    if audits == 0:
+    if config.audit.share == 0:
         out.note("Nothing is audited: set share in the section [audit] of recrawl.toml.")
     elif math.isnan(view.audits_per_day):
         out.note("The budget is not a number of fetches per time, so audits are not known.")
@@ -104,6 +105,7 @@ def status(folder: Path, out: Output) -> None:
     """
     with open_to_read(folder) as corpus:
         view = corpus.holdout()
+        config = corpus.config
     if not view.is_running:
         raise click.UsageError("no hosts are held out; see `recrawl holdout plan --help`.")
     _print_row(view, out)
@@ -113,6 +115,7 @@ def status(folder: Path, out: Output) -> None:
         ("arm", "hosts", "pages", "audits", "fresh", "fetches/page/day"),
         [_cells("recrawl", view.ours), _cells("held out", view.held_out)],
     )
+    _note_shortest_ages(config, out)
     difference = view.difference
     if not difference.is_known:
         out.say(view.conclusion)
@@ -128,6 +131,17 @@ def status(folder: Path, out: Output) -> None:
         out.note(
             f"A held-out page gets {ratio:.2g} times the fetches of another.  Change the interval "
             "for an equal comparison; that begins a new experiment."
+        )
+
+
+def _note_shortest_ages(config: "CorpusConfig", out: Output) -> None:
+    """Print a note if patterns keep audits from copies of one arm that are still young."""
+    matches = [pattern.match for pattern in config.patterns if pattern.min_age]
+    if matches:
+        out.note(
+            f"min_age of {', '.join(matches)} keeps audits from young copies, except on held-out "
+            "hosts, so recrawl seems less fresh than it is.  Delete min_age for the time of the "
+            "experiment."
         )
 
 

@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,7 +52,7 @@ class HoldoutArm:
     freshness: float
     """Share of audited copies that were fresh; nan without audits."""
     fetches_per_page: float
-    """Fetches of a page in a day that the budget and the interval allow; nan if unknown."""
+    """Fetches of a page in a day that the budget, the interval and audits allow; nan if unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,9 +95,15 @@ class _Hosts:
         self.n_pages, self.n_audited, self.n_fresh = counts
 
 
-def _audit_counts(node: Node) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    groups = node.shard.tables.groups
-    return groups.n_audited.astype(np.int64), groups.n_audited_fresh.astype(np.int64)
+class _Start(NamedTuple):
+    """Start of an experiment."""
+
+    at_ms: int
+    audits: dict[str, tuple[int, int]]
+    """Audits of each host until then, and how many of them found a fresh copy.
+
+    By the name of the host, which outlasts a change of the number of partitions.
+    """
 
 
 def begin_holdout(folder: Path, nodes: Sequence[Node], config: HoldoutConfig, now_ms: int) -> None:
@@ -118,60 +124,51 @@ def begin_holdout(folder: Path, nodes: Sequence[Node], config: HoldoutConfig, no
     if not config.experiment:
         path.unlink(missing_ok=True)
         return
-    if _load_start(path, config, len(nodes)) is not None:
+    if _load_start(path, config) is not None:
         return
-    about = {
-        "experiment": config.experiment,
-        "n_partitions": len(nodes),
-        "started_at_ms": now_ms,
+    hosts = _hosts(nodes, {})
+    rows = np.flatnonzero(hosts.n_audited)
+    about = {"experiment": config.experiment, "started_at_ms": now_ms}
+    columns: dict[str, Any] = {
+        "about": np.array(json.dumps(about)),
+        "hosts": np.array(json.dumps([hosts.names[row] for row in rows.tolist()])),
+        "audited": hosts.n_audited[rows],
+        "fresh": hosts.n_fresh[rows],
     }
-    columns: dict[str, Any] = {"about": np.array(json.dumps(about))}
-    for node in nodes:
-        with node.lock:
-            audited, fresh = _audit_counts(node)
-        columns[f"{node.partition}-audited"] = audited
-        columns[f"{node.partition}-fresh"] = fresh
     with replace_file(path, is_durable=True) as file:
         np.savez_compressed(file, **columns)
 
 
-def _load_start(
-    path: Path, config: HoldoutConfig, n_partitions: int
-) -> tuple[int, dict[str, NDArray[np.int64]]] | None:
-    """Return when the experiment started, and the counts then; None if it has not."""
+def _load_start(path: Path, config: HoldoutConfig) -> _Start | None:
+    """Return the start of the experiment; None if it has not started."""
     try:
         with np.load(path, allow_pickle=False) as file:
             about = json.loads(str(file["about"]))
-            columns = {name: file[name] for name in file.files if name != "about"}
+            if about.get("experiment") != config.experiment:
+                return None
+            names = json.loads(str(file["hosts"]))
+            counts = zip(file["audited"].tolist(), file["fresh"].tolist(), strict=True)
+            audits = dict(zip(names, counts, strict=True))
     except (OSError, ValueError, KeyError):
         return None
-    is_same = about.get("experiment") == config.experiment
-    if not is_same or about.get("n_partitions") != n_partitions:
-        return None
-    return int(about["started_at_ms"]), columns
+    return _Start(int(about["started_at_ms"]), audits)
 
 
-def _hosts(nodes: Sequence[Node], start: dict[str, NDArray[np.int64]]) -> _Hosts:
-    """Return all hosts; a host that is split over partitions is one host."""
+def _hosts(nodes: Sequence[Node], before: dict[str, tuple[int, int]]) -> _Hosts:
+    """Return all hosts with their audits less those before; a host that is split is one host."""
     found: dict[str, NDArray[np.int64]] = {}
     for node in nodes:
         with node.lock:
             groups = node.shard.tables.groups
             n_named = min(node.store.n_names(Names.GROUP), groups.n_pages.size)
-            audited, fresh = _audit_counts(node)
-            n_pages = groups.n_pages[:n_named].astype(np.int64)
+            columns = (groups.n_pages, groups.n_audited, groups.n_audited_fresh)
+            counts = np.stack([column[:n_named].astype(np.int64) for column in columns])
             names = node.store.names_of(Names.GROUP, range(n_named))
-        before = [
-            start.get(f"{node.partition}-{what}", np.zeros(0, np.int64))
-            for what in ("audited", "fresh")
-        ]
-        counts = np.stack([n_pages, audited[:n_named], fresh[:n_named]])
-        for row, old in enumerate(before, start=1):
-            n = min(old.size, n_named)
-            counts[row, :n] -= old[:n]
         for number, name in enumerate(names):
             if name is not None and counts[:, number].any():
                 found[name] = found.get(name, 0) + counts[:, number]
+    for name in before.keys() & found.keys():
+        found[name][1:] -= before[name]
     empty = np.zeros((3, 0), np.int64)
     return _Hosts(list(found), np.stack(list(found.values()), axis=1) if found else empty)
 
@@ -211,16 +208,21 @@ def holdout_view(
         planned = HoldoutConfig(
             share=share or 0.0, interval=running.interval or _DAY, name=running.name
         )
-    start = _load_start(folder / START_FILE, running, len(nodes)) if is_running else None
-    hosts = _hosts(nodes, {} if start is None else start[1])
+    start = _load_start(folder / START_FILE, running) if is_running else None
+    hosts = _hosts(nodes, {} if start is None else start.audits)
     held = keeps_old_rule(pa.array(hosts.names, pa.string()), planned)
     arms = [arm_estimate(hosts.n_audited[rows], hosts.n_fresh[rows]) for rows in (~held, held)]
     n_pages = int(hosts.n_pages.sum())
     n_held = int(hosts.n_pages[held].sum())
     interval = running.interval if is_running else None
-    fair = n_pages * _DAY / fetches_per_day if fetches_per_day and n_pages else None
-    per_page = math.nan if fair is None else _DAY / fair
-    held_per_page = per_page if interval is None else _DAY / interval
+    per_page, fair = math.nan, None
+    if fetches_per_day and n_pages:
+        per_page = fetches_per_day / n_pages
+        fair = _fair_interval(per_page, audit_share)
+    held_per_page = per_page
+    if interval is not None:
+        audits_per_page = 0.0 if math.isnan(per_page) else audit_share * per_page
+        held_per_page = _held_fetches(interval, audits_per_page)
     ours_per_page = math.nan
     if fetches_per_day is not None and n_pages > n_held:
         left = max(fetches_per_day - n_held * held_per_page, 0.0)
@@ -232,7 +234,7 @@ def holdout_view(
         share=planned.share,
         interval_seconds=interval,
         fair_interval_seconds=fair,
-        started_at_ms=None if start is None else start[0],
+        started_at_ms=None if start is None else start.at_ms,
         ours=_arm(hosts, ~held, arms[0], ours_per_page),
         held_out=_arm(hosts, held, arms[1], held_per_page),
         difference=_difference(arms, has_started=start is not None),
@@ -240,6 +242,34 @@ def holdout_view(
         audits_per_day=audits,
         detectable=_detectable(hosts, pages, audits * days),
     )
+
+
+def _fair_interval(per_page: float, audit_share: float) -> float | None:
+    """Return the interval, in seconds, with which a held-out page gets as many fetches as another.
+
+    It is the inverse of `_held_fetches`; None if all fetches are audits.
+
+    Parameters
+    ----------
+    per_page
+        Fetches of the budget for each page in a day.
+    audit_share
+        Share of fetches that are audits.
+    """
+    if audit_share >= 1:
+        return None
+    factor = -math.log1p(-audit_share) / audit_share if audit_share > 0 else 1.0
+    return factor * _DAY / per_page
+
+
+def _held_fetches(interval: float, audits_per_page: float) -> float:
+    """Return the fetches of a held-out page in a day, audits included.
+
+    An audit comes at random and counts as a fetch, so the next one is due an interval after it:
+    the time between fetches is the interval, or that to the next audit if it comes before.
+    """
+    expected = audits_per_page * interval / _DAY
+    return _DAY / interval * (expected / -math.expm1(-expected) if expected > 0 else 1.0)
 
 
 def _arm(

@@ -41,7 +41,11 @@ class HoldoutConfig:
     @property
     def experiment(self) -> str:
         """Text that differs between experiments; empty without one."""
-        return f"{self.share!r} {self.interval!r} {self.name!r}" if self.share > 0 else ""
+        if self.share <= 0:
+            return ""
+        # Without the last word it is an experiment whose held-out pages were audited only when
+        # they were due: its counts are void, and the limits of its pages have to be set again.
+        return f"{self.share!r} {self.interval!r} {self.name!r} schedule"
 
 
 def keeps_old_rule(hosts: pa.StringArray, config: HoldoutConfig) -> NDArray[np.bool_]:

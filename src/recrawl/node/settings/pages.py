@@ -111,12 +111,14 @@ def _limits_event(node: Node, page: NDArray[np.int64], settings: PageSettings) -
     """Return the event that sets the limits of pages; limits not given keep their old values."""
     limits = node.shard.tables.limits
     row = node.shard.tables.pages.limits[slot_of_page(page)]
+    # What the user limits is no longer the schedule of a hold-out, which audits need not respect.
+    stale_seconds = np.where(limits.stale_probability[row] > 0, limits.stale_for[row], 0.0)
     return event_of(
         LimitsSet,
         page=page,
         interval_seconds_min=_value_or_old(settings.min_age, limits.interval_min[row]),
         interval_seconds_max=_value_or_old(settings.max_age, limits.interval_max[row]),
-        stale_seconds=_value_or_old(settings.stale_for, limits.stale_for[row]),
+        stale_seconds=_value_or_old(settings.stale_for, stale_seconds),
         stale_probability=_value_or_old(settings.stale_probability, limits.stale_probability[row]),
     )
 

@@ -84,6 +84,32 @@ def test_pages_below_their_shortest_interval_and_on_closed_hosts_are_not_audited
     assert len(story.shard.picker._audits) == 0
 
 
+def test_only_intervals_of_a_schedule_allow_audits_in_between() -> None:
+    """A user may set the same shortest and longest interval; that is a limit of audits, too."""
+    story, page = story_of_hosts()
+    story.set_group(1, is_closed=1)
+    of_users, of_schedule = page[:10], page[10:20]
+    for some, stale_seconds in ((of_users, 0.0), (of_schedule, ev.SCHEDULE_STALE_SECONDS)):
+        story.apply(
+            ev.event_of(
+                ev.LimitsSet,
+                page=some,
+                interval_seconds_min=1e6,
+                interval_seconds_max=1e6,
+                stale_seconds=stale_seconds,
+                stale_probability=0.0,
+            )
+        )
+    audited = audited_pages(story, 3_600, 60)
+    assert np.isin(of_schedule, audited).any()
+    assert np.isin(audited, page[10 : N_PAGES // 2]).all()
+    # Other orders leave them alone before the interval is over, as they do with limits of users.
+    story.tick(10_000)
+    orders = story.shard.decide(int(ms(10_000)), N_PAGES)
+    early = orders.page[orders.reason != Reason.AUDIT]
+    assert not np.isin(early, page[:20]).any()
+
+
 def test_the_number_of_waiting_audits_is_limited() -> None:
     story = Story(audit_share=0.1)
     page = story.add(WAITING_AUDITS_MAX + 10)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from recrawl.core.belief.codes import dither_of
 from recrawl.core.kernel import table_kernel
+from recrawl.shard.events import SCHEDULE_STALE_SECONDS
 from recrawl.shard.picker.queue.market import Market, has_bit
 from recrawl.shard.picker.queue.turns import may_order, order_from
 from recrawl.shard.state.status import PageStatus
@@ -31,6 +32,16 @@ _DROPPED, _WAITS, _ORDERED = 0, 1, 2
 
 
 @table_kernel
+def _is_schedule(limits: Limits, row: int) -> bool:
+    """Return whether limits only say when pages are due, so that audits may fetch in between.
+
+    Limits of users forbid fetches before the shortest interval is over, audits too.
+    """
+    is_marked = limits.stale_for[row] == SCHEDULE_STALE_SECONDS
+    return bool(is_marked and limits.stale_probability[row] == 0.0)
+
+
+@table_kernel
 def _can_be_audited(pages: Pages, groups: Groups, limits: Limits, slot: int, now: float) -> bool:
     """Return whether a page has a copy that may be fetched now, or once its host is ready."""
     if pages.status[slot] != _ACTIVE or is_held(pages.word[slot]):
@@ -38,7 +49,9 @@ def _can_be_audited(pages: Pages, groups: Groups, limits: Limits, slot: int, now
     if groups.flags[pages.group[slot]] & GROUP_CLOSED:
         return False
     row = pages.limits[slot]
-    return not (row > 0 and now < float(pages.fetched_at[slot]) + limits.interval_min[row])
+    if row == 0 or _is_schedule(limits, row):
+        return True
+    return bool(now >= float(pages.fetched_at[slot]) + limits.interval_min[row])
 
 
 @table_kernel
