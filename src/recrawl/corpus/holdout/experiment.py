@@ -160,7 +160,6 @@ def _hosts(nodes: Sequence[Node], start: dict[str, NDArray[np.int64]]) -> _Hosts
             n_named = min(node.store.n_names(Names.GROUP), groups.n_pages.size)
             audited, fresh = _audit_counts(node)
             n_pages = groups.n_pages[:n_named].astype(np.int64)
-            names = node.store.names_of(Names.GROUP, range(n_named))
         before = [
             start.get(f"{node.partition}-{what}", np.zeros(0, np.int64))
             for what in ("audited", "fresh")
@@ -169,9 +168,12 @@ def _hosts(nodes: Sequence[Node], start: dict[str, NDArray[np.int64]]) -> _Hosts
         for row, old in enumerate(before, start=1):
             n = min(old.size, n_named)
             counts[row, :n] -= old[:n]
-        for number, name in enumerate(names):
-            if name is not None and counts[:, number].any():
-                found[name] = found.get(name, 0) + counts[:, number]
+        # Without the lock: names take long to read, and a number keeps its name.
+        numbers = np.flatnonzero(counts.any(axis=0))
+        names = node.store.names_of(Names.GROUP, numbers.tolist())
+        for name, column in zip(names, counts[:, numbers].T, strict=True):
+            if name is not None:
+                found[name] = found.get(name, 0) + column
     empty = np.zeros((3, 0), np.int64)
     return _Hosts(list(found), np.stack(list(found.values()), axis=1) if found else empty)
 

@@ -147,8 +147,7 @@ def read_series(
 
 
 def _numbers(node: Node, what: Names, name: str) -> list[int]:
-    with node.lock:
-        number = int(node.store.numbers_of(what, [name])[0])
+    number = int(node.store.numbers_of(what, [name])[0])
     return [number] if number >= 0 else []
 
 
