@@ -57,10 +57,16 @@ def _means(part: str, rows: Sequence[SampleRows], row: int) -> FloatArray:
     return np.where(COUNTED[part], values, values / np.maximum(n_samples, 1.0)[:, np.newaxis])
 
 
+def _no_rows(part: str) -> tuple[NDArray[np.int64], FloatArray]:
+    return np.empty(0, np.int64), np.empty((0, COUNTED[part].size))
+
+
 def _read_rows(
     node: Node, part: str, step: str, span: range, numbers: Sequence[int]
 ) -> tuple[NDArray[np.int64], FloatArray]:
     """Return the times of the buckets that have a number, and its counts and means."""
+    if not len(numbers):  # unpacking a day of buckets takes a fifth of a second
+        return _no_rows(part)
     at_ms: list[int] = []
     rows: list[SampleRows] = []
     for begin, table in read_buckets(node.store, step, part, span.start, span.stop):
@@ -70,7 +76,7 @@ def _read_rows(
             one = place[:1]
             rows.append(SampleRows(table.number[one], table.n_samples[one], table.values[one]))
     if not rows:
-        return np.empty(0, np.int64), np.empty((0, COUNTED[part].size))
+        return _no_rows(part)
     return np.array(at_ms, np.int64), _means(part, rows, 0)
 
 

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import pytest
 import recrawl
 from recrawl.client.answers import read_samples, read_source_samples
 from recrawl.corpus import Corpus, CorpusConfig, Outcome
+from recrawl.corpus.monitoring import series
 from recrawl.corpus.monitoring.series import merge_series
 from recrawl.messages.samples import COUNTS, HISTOGRAMS, RESULTS, STATES, STEPS, Samples
 from recrawl.node.records import StateSampled, entry_of
@@ -171,6 +173,28 @@ def test_sources_have_series(open_corpus: Open, clock: ManualClock) -> None:
     answer = json.loads(bytes(json_answer(found.as_dict()).body))
     assert read_source_samples(answer).n_signals.tolist() == found.n_signals.tolist()
     assert corpus.source_samples("feed", "site0.example").at_ms.size == 0
+
+
+def test_a_host_is_read_from_its_own_partition_alone(
+    open_corpus: Open, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus = open_corpus(budget=BUDGET, corpus={"partitions": 3})
+    corpus.add(URLS)
+    corpus.signal(URLS, source="sitemap")
+    work(corpus, clock, 2)
+    read: list[str] = []
+
+    def read_buckets(store: Any, step: str, part: str, *span: int) -> Any:
+        read.append(part)
+        return buckets.read_buckets(store, step, part, *span)
+
+    monkeypatch.setattr(series, "read_buckets", read_buckets)
+    assert corpus.samples(host="site5.example").n_pages[-1] == 6
+    assert read == ["hosts"]
+    assert corpus.source_samples("sitemap", "site5.example").at_ms.size
+    assert read == ["hosts", "sources"]
+    assert corpus.samples(kind="unknown").at_ms.size == 0
+    assert read == ["hosts", "sources"]
 
 
 def test_partitions_and_workers_are_added_up(open_corpus: Open, clock: ManualClock) -> None:
