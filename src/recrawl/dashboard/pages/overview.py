@@ -13,7 +13,7 @@ from recrawl.dashboard.frame.rendering import chart_html, render
 from recrawl.dashboard.pages.fetch_results import ResultRow, result_rows
 from recrawl.dashboard.pages.overview_charts import SPANS, overview_charts
 from recrawl.dashboard.pages.problems import PageProblem, find_problems
-from recrawl.messages.samples import Sample
+from recrawl.messages.samples import Sample, Samples
 from recrawl.messages.views import PageChange
 from recrawl.service.calls import CorpusName
 
@@ -24,12 +24,23 @@ router = APIRouter()
 _CHANGES_SHOWN: Final = 12
 
 
+class AuditedShare(NamedTuple):
+    """What audits have found in the time that the charts show."""
+
+    share: float
+    """Share of fresh copies among those audited."""
+    low: float
+    high: float
+    """Ends of its 95 % interval."""
+    n_audits: int
+
+
 class Overview(NamedTuple):
     """What the overview shows."""
 
     sample: Sample
-    audited: tuple[float, float, float] | None
-    """Share of fresh copies among those audited, and the ends of its 95 % interval."""
+    audited: AuditedShare | None
+    """None without audits in the time that the charts show."""
     results: list[ResultRow]
     changes: list[PageChange]
     problems: list[PageProblem]
@@ -50,15 +61,11 @@ def read_overview(corpus: Any, local: Any, span: str = "day") -> Overview:
     """
     sample: Sample = corpus.sample()
     total = sample.total
-    audited = None
-    if total.n_audited:
-        low, high = wilson_interval(total.n_audited_fresh, total.n_audited)
-        audited = (total.n_audited_fresh / total.n_audited, low, high)
     chosen = SPANS[span]
     series = corpus.samples(step=chosen.step, since_ms=sample.at_ms - chosen.ms)
     return Overview(
         sample,
-        audited,
+        _audited_share(series),
         result_rows(total),
         latest_changes(local.nodes, _CHANGES_SHOWN),
         find_problems(local, sample),
@@ -72,6 +79,13 @@ def read_overview(corpus: Any, local: Any, span: str = "day") -> Overview:
             )
         ],
     )
+
+
+def _audited_share(series: Samples) -> AuditedShare | None:
+    n_audits, n_fresh = round(series.n_audited.sum()), round(series.n_audited_fresh.sum())
+    if not n_audits:
+        return None
+    return AuditedShare(n_fresh / n_audits, *wilson_interval(n_fresh, n_audits), n_audits)
 
 
 _Span = Annotated[str, Query(alias="span", pattern="^(day|month|years)$")]

@@ -24,12 +24,14 @@ class TimeSpan(NamedTuple):
     step: str
     """Step of the series, see `recrawl.messages.samples.STEPS`."""
     ms: int
+    within: str
+    """The time as part of a sentence."""
 
 
 SPANS: Final = {
-    "day": TimeSpan("Day", "minute", 24 * _HOUR),
-    "month": TimeSpan("Month", "hour", 30 * 24 * _HOUR),
-    "years": TimeSpan("Years", "day", 10 * 365 * 24 * _HOUR),
+    "day": TimeSpan("Day", "minute", 24 * _HOUR, "in the last day"),
+    "month": TimeSpan("Month", "hour", 30 * 24 * _HOUR, "in the last 30 days"),
+    "years": TimeSpan("Years", "day", 10 * 365 * 24 * _HOUR, "in the last 10 years"),
 }
 """Times that charts show, by their names in addresses."""
 
@@ -125,8 +127,12 @@ def overview_charts(
 
     fresh = [Series(name="audits", x=when, y=share, low=low, high=high, style="points")]
     if is_freshness_known:
-        fresh.insert(0, Series(name="model", x=at, y=series.weighted_freshness, is_main=True))
-    shares = Axis(label="share, weighted by importance; audits with 95 % intervals", scale="share")
+        # Audits count each page once, so the model beside them does, too.
+        fresh[:0] = [
+            Series(name="model", x=at, y=series.freshness, is_main=True),
+            Series(name="by importance", x=at, y=series.weighted_freshness, style="dashed"),
+        ]
+    shares = Axis(label="share of the copies; audits with 95 % intervals", scale="share")
     return [
         *([chart("Fresh copies", fresh, shares)] if is_freshness_known or when.size else []),
         chart(
