@@ -61,19 +61,25 @@ def audited_points(series: Samples, n_points: int = _AUDIT_POINTS) -> list[_Floa
     return [at, n_fresh[used] / n[used], low, high]
 
 
-def rows_per_hour(series: Samples | SourceSamples) -> _FloatArray:
+def rows_per_hour(series: Samples | SourceSamples, now_ms: int) -> _FloatArray:
     """Return the factor that turns the counts of each row into counts per hour.
 
     A minute has the counts since the sample before, which is earlier than the minute before if the
-    corpus is used from time to time.
+    corpus is used from time to time.  The last hour or day has the counts so far.
 
     Parameters
     ----------
     series
         Figures over time.
+    now_ms
+        Present time, in milliseconds since 1970.
     """
-    length = np.full(series.at_ms.size, float(STEPS[series.step]))
-    if series.step == "minute" and series.at_ms.size > 1:
+    step = STEPS[series.step]
+    length = np.full(series.at_ms.size, float(step))
+    if series.step != "minute":
+        so_far = now_ms - series.at_ms[-1:]
+        length[-1:] = np.clip(so_far, STEPS["minute"], step)
+    elif series.at_ms.size > 1:
         length[1:] = np.diff(series.at_ms)
         length[0] = length[1]
     return _HOUR / length
@@ -115,7 +121,7 @@ def overview_charts(
     if at.size < 2:
         return []
     time = time_axis(series, now_ms)
-    per_hour = rows_per_hour(series)
+    per_hour = rows_per_hour(series, now_ms)
     when, share, low, high = audited_points(series)
     budget = np.where(np.isfinite(series.budget_per_second), series.budget_per_second, np.nan)
     results = series.results
