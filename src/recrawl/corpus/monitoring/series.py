@@ -301,7 +301,8 @@ def read_source_series(
 def merge_source_series(parts: Sequence[SourceSamples], *, step: str) -> SourceSamples:
     """Return the series of a source in several partitions as one.
 
-    A host is in one partition; those of a split host are weighted by the signals that were judged.
+    A host is in one partition; those of a split host are weighted by the signals that were judged,
+    and unknown values are left out.
 
     Parameters
     ----------
@@ -323,14 +324,16 @@ def merge_source_series(parts: Sequence[SourceSamples], *, step: str) -> SourceS
         weight: FloatArray = part.n_judged + 1.0
         return weight
 
-    weight = _add_columns(at_ms, parts, weight_of)
     means: dict[str, FloatArray] = {}
     for name in ("precision", "recall", "delay_seconds"):
-        weighted = [getattr(part, name) * weight_of(part) for part in parts]
-        total = np.zeros(at_ms.size)
-        for part, column in zip(parts, weighted, strict=True):
-            total[np.searchsorted(at_ms, part.at_ms)] += column
-        means[name] = total / weight
+        total, weight = np.zeros(at_ms.size), np.zeros(at_ms.size)
+        for part in parts:
+            column = getattr(part, name)
+            is_known = np.isfinite(column)
+            row = np.searchsorted(at_ms, part.at_ms[is_known])
+            total[row] += (column * weight_of(part))[is_known]
+            weight[row] += weight_of(part)[is_known]
+        means[name] = np.divide(total, weight, out=np.full(at_ms.size, np.nan), where=weight > 0)
     return SourceSamples(
         step=step,
         at_ms=at_ms,
