@@ -16,6 +16,7 @@ from recrawl.dashboard.pages.overview_charts import time_axis
 from recrawl.dashboard.pages.plan import PLACES, budget_at, slider_place
 from recrawl.dashboard.pages.problems import find_problems
 from recrawl.messages.samples import RESULTS, Samples
+from recrawl.store import ContentCounts
 from tests.manual_clock import ManualClock
 from tests.unit.dashboard.browser_client import BrowserClient
 from tests.unit.dashboard.conftest import URLS
@@ -128,6 +129,33 @@ def test_the_overview_says_that_no_fetcher_asks_for_pages(
     assert "(60 min ago), and 20 pages are due" in what
     corpus.lease(1)
     assert problems() == []
+
+
+def test_the_overview_says_what_audits_and_wrong_answers_show(
+    corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(Corpus, "stats")  # it holds all locks while it looks at all pages
+    sample = corpus.sample()
+    before = find_problems(corpus, sample)
+    (node,) = corpus.nodes
+    tables = node.shard.tables
+    for name, value in (
+        *(("n_audited", 400), ("n_audited_fresh", 100)),
+        *(("audited_modelled", 360.0), ("audited_variance", 36.0)),
+    ):
+        getattr(tables.registers, name)[0] = value
+        getattr(tables.priors, name)[0] = value
+    n_wrong = (0, 0, 60, *ContentCounts().n_wrong_answers[3:])
+    counts = ContentCounts(n_observed=100, n_wrong_answers=n_wrong)
+    monkeypatch.setattr(type(node.store), "content_counts", counts)
+    found = [one for one in find_problems(corpus, sample) if one not in before]
+    assert [(one.what, one.target) for one in found if "kind" not in one.what] == [
+        (
+            "Audits of all pages: 25 % of 400 audited copies were fresh, the model expected 90 %",
+            "proof",
+        ),
+        ("60 % of 100 answers were not the page: 60 block pages", "hosts"),
+    ]
 
 
 def test_the_model_beside_audits_counts_each_page_once(monkeypatch: pytest.MonkeyPatch) -> None:
