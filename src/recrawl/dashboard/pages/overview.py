@@ -10,7 +10,7 @@ from recrawl.corpus import latest_changes
 from recrawl.corpus.inspect.stats import wilson_interval
 from recrawl.dashboard.frame.opened_page import OpenedPage, open_page
 from recrawl.dashboard.frame.rendering import chart_html, render
-from recrawl.dashboard.pages.fetch_results import ResultRow, result_rows
+from recrawl.dashboard.pages.fetch_results import result_rows
 from recrawl.dashboard.pages.overview_charts import SPANS, overview_charts
 from recrawl.dashboard.pages.problems import PageProblem, find_problems
 from recrawl.messages.samples import Sample, Samples
@@ -36,19 +36,17 @@ class AuditedShare(NamedTuple):
 
 
 class Overview(NamedTuple):
-    """What the overview shows."""
+    """What the overview shows beside the present state."""
 
-    sample: Sample
     audited: AuditedShare | None
     """None without audits in the time that the charts show."""
-    results: list[ResultRow]
     changes: list[PageChange]
     problems: list[PageProblem]
     charts: list[Markup]
 
 
-def read_overview(corpus: Any, local: Any, span: str = "day") -> Overview:
-    """Return what the overview of a corpus shows.
+def read_overview(corpus: Any, local: Any, span: str, sample: Sample) -> Overview:
+    """Return what the overview of a corpus shows beside its present state.
 
     Parameters
     ----------
@@ -58,15 +56,13 @@ def read_overview(corpus: Any, local: Any, span: str = "day") -> Overview:
         Corpus with the partitions that are open in this process, perhaps the same.
     span
         Time that the charts show: a name in `SPANS`.
+    sample
+        Present state of all partitions.
     """
-    sample: Sample = corpus.sample()
-    total = sample.total
     chosen = SPANS[span]
     series = corpus.samples(step=chosen.step, since_ms=sample.at_ms - chosen.ms)
     return Overview(
-        sample,
         _audited_share(series),
-        result_rows(total),
         latest_changes(local.nodes, _CHANGES_SHOWN),
         find_problems(local, sample),
         [
@@ -75,7 +71,7 @@ def read_overview(corpus: Any, local: Any, span: str = "day") -> Overview:
                 series,
                 sample.budget_unit,
                 sample.at_ms,
-                is_freshness_known=total.is_freshness_known,
+                is_freshness_known=sample.total.is_freshness_known,
             )
         ],
     )
@@ -106,5 +102,17 @@ async def show_live_part(request: Request, corpus: CorpusName, span: _Span = "da
 
 
 async def _context(page: OpenedPage, span: str) -> dict[str, Any]:
-    found = await page.read(read_overview, page.corpus, page.local, span)
-    return {**found._asdict(), "now_ms": found.sample.at_ms, "span": span, "spans": SPANS}
+    sample = await page.read_current(page.corpus.sample)
+
+    def read_others(span: str) -> Overview:
+        """Return what may be older than the state, if it takes long."""
+        return read_overview(page.corpus, page.local, span, sample)
+
+    return {
+        **(await page.read(read_others, span))._asdict(),
+        "sample": sample,
+        "results": result_rows(sample.total),
+        "now_ms": sample.at_ms,
+        "span": span,
+        "spans": SPANS,
+    }
