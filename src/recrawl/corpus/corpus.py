@@ -1981,11 +1981,12 @@ class Corpus:
         Parts of them may be of slightly different moments; `stats` has all of the same one.
         Both are figures of the partitions that are open in this process.
         """
-        nodes = self.nodes.all
-        if not nodes:
-            raise RecrawlError("no partition of the corpus is open in this process")
+        with self.nodes.use_all() as nodes:
+            if not nodes:
+                raise RecrawlError("no partition of the corpus is open in this process")
+            found = read_metrics(nodes, now_ms=self.time.now_ms())
         return replace(
-            read_metrics(nodes, now_ms=self.time.now_ms()),
+            found,
             snapshot_age_seconds=self._snapshotter.age_seconds(),
             shared_snapshot_age_seconds=self._snapshotter.shared_age_seconds(),
             n_records_since_snapshot=self._snapshotter.n_records_since(),
@@ -1998,10 +1999,10 @@ class Corpus:
         from some of them in a very large corpus.  Only the partitions that are open in this process
         are counted.
         """
-        nodes = self.nodes.all
-        if not nodes:
-            raise RecrawlError("no partition of the corpus is open in this process")
-        return read_present(nodes, self.time.now_ms())
+        with self.nodes.use_all() as nodes:
+            if not nodes:
+                raise RecrawlError("no partition of the corpus is open in this process")
+            return read_present(nodes, self.time.now_ms())
 
     def samples(
         self,
@@ -2029,15 +2030,16 @@ class Corpus:
         kind
             Kind of pages to return the figures of; an empty text for pages without a kind.
         """
-        return read_series(
-            self.nodes.all,
-            self.time.now_ms(),
-            step=step,
-            since_ms=since_ms,
-            until_ms=until_ms,
-            host=host,
-            kind=kind,
-        )
+        with self.nodes.use_all() as nodes:
+            return read_series(
+                nodes,
+                self.time.now_ms(),
+                step=step,
+                since_ms=since_ms,
+                until_ms=until_ms,
+                host=host,
+                kind=kind,
+            )
 
     def source_samples(
         self,
@@ -2059,15 +2061,16 @@ class Corpus:
         step, since_ms, until_ms
             Arguments of `samples`.
         """
-        return read_source_series(
-            self.nodes.all,
-            self.time.now_ms(),
-            source,
-            host,
-            step=step,
-            since_ms=since_ms,
-            until_ms=until_ms,
-        )
+        with self.nodes.use_all() as nodes:
+            return read_source_series(
+                nodes,
+                self.time.now_ms(),
+                source,
+                host,
+                step=step,
+                since_ms=since_ms,
+                until_ms=until_ms,
+            )
 
     def _stats_of_run(self, stats: Stats) -> Stats:
         """Return statistics with the name of today's run and what is left of its budget."""

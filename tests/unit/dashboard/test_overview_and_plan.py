@@ -1,15 +1,22 @@
 """The overview and the plan: what they show, also in a real browser."""
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from playwright.sync_api import sync_playwright
 
+from recrawl.charts import Series
 from recrawl.corpus import Corpus, Outcome
+from recrawl.dashboard import attach_dashboard
+from recrawl.dashboard.pages import overview_charts
 from recrawl.dashboard.pages.overview_charts import time_axis
 from recrawl.dashboard.pages.plan import PLACES, budget_at, slider_place
 from recrawl.dashboard.pages.problems import find_problems
-from recrawl.messages.samples import Samples
+from recrawl.messages.samples import RESULTS, Samples
+from recrawl.store import ContentCounts
 from tests.manual_clock import ManualClock
 from tests.unit.dashboard.browser_client import BrowserClient
 from tests.unit.dashboard.conftest import URLS
@@ -122,6 +129,89 @@ def test_the_overview_says_that_no_fetcher_asks_for_pages(
     assert "(60 min ago), and 20 pages are due" in what
     corpus.lease(1)
     assert problems() == []
+
+
+def test_the_overview_says_what_audits_and_wrong_answers_show(
+    corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(Corpus, "stats")  # it holds all locks while it looks at all pages
+    sample = corpus.sample()
+    before = find_problems(corpus, sample)
+    (node,) = corpus.nodes
+    tables = node.shard.tables
+    for name, value in (
+        *(("n_audited", 400), ("n_audited_fresh", 100)),
+        *(("audited_modelled", 360.0), ("audited_variance", 36.0)),
+    ):
+        getattr(tables.registers, name)[0] = value
+        getattr(tables.priors, name)[0] = value
+    n_wrong = (0, 0, 60, *ContentCounts().n_wrong_answers[3:])
+    counts = ContentCounts(n_observed=100, n_wrong_answers=n_wrong)
+    monkeypatch.setattr(type(node.store), "content_counts", counts)
+    found = [one for one in find_problems(corpus, sample) if one not in before]
+    assert [(one.what, one.target) for one in found if "kind" not in one.what] == [
+        (
+            "Audits of all pages: 25 % of 400 audited copies were fresh, the model expected 90 %",
+            "proof",
+        ),
+        ("60 % of 100 answers were not the page: 60 block pages", "hosts"),
+    ]
+
+
+def test_the_model_beside_audits_counts_each_page_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: dict[str, list[Series]] = {}
+
+    def keep(lines: list[Series], *, title: str, **options: Any) -> str:
+        drawn[title] = lines
+        return ""
+
+    monkeypatch.setattr(overview_charts, "line_chart", keep)
+    n = np.full(3, 1.0)
+    columns: dict[str, Any] = dict.fromkeys(Samples.__slots__, n)
+    columns |= {
+        "step": "minute",
+        "at_ms": np.arange(3) * 60_000,
+        "n_modelled": 10 * n,
+        "fresh_pages": 8 * n,
+        "weight": 10 * n,
+        "fresh_weight": 3 * n,
+        "results": dict.fromkeys(RESULTS, n),
+    }
+    overview_charts.overview_charts(Samples(**columns), "fetches", 180_000)
+    shares = {line.name: np.asarray(line.y)[-1] for line in drawn["Fresh copies"]}
+    assert shares == {"model": 0.8, "by importance": 0.3, "audits": 1.0}
+
+
+def test_the_card_of_audits_has_those_of_the_chosen_time(
+    open_corpus: Callable[..., Corpus], folder: Path, clock: ManualClock
+) -> None:
+    corpus = open_corpus(audit={"share": 0.5})
+    corpus.add(URLS)
+
+    def audit() -> int:
+        for node in corpus.nodes:
+            node.tick(corpus.time)
+        orders = corpus.lease(20)
+        corpus.report([Outcome(handle=order.handle, digest=b"same") for order in orders])
+        clock.pass_seconds(61)
+        for node in corpus.nodes:
+            node.tick(corpus.time)
+        return corpus.sample().total.n_audited
+
+    audit()
+    clock.pass_seconds(86_400)
+    n_before = audit()
+    clock.pass_seconds(2 * 86_400)
+    n_day = audit() - n_before
+    assert n_before > 0 < n_day
+    with RunningServer(
+        {"news": corpus}, folders={"news": folder}, dashboard=attach_dashboard
+    ) as server:
+        browser = BrowserClient(server)
+        day = browser.get("/ui/news/").data.decode()
+        month = browser.get("/ui/news/?span=month").data.decode()
+    assert f"{n_day} audits in the last day" in day
+    assert f"{n_before + n_day} audits in the last 30 days" in month
 
 
 def test_charts_end_now() -> None:

@@ -10,6 +10,8 @@ import pytest
 from recrawl.dashboard.frame import page_reads
 from recrawl.dashboard.frame.page_reads import PageReads
 from recrawl.dashboard.limits import DashboardLimits
+from tests.unit.dashboard.browser_client import BrowserClient
+from tests.unit.service.running_server import RunningServer
 
 
 class Hosted:
@@ -46,6 +48,33 @@ def test_what_is_quick_is_asked_for_again_after_five_seconds(
         assert found == [1, 1, 2]
 
     asyncio.run(check())
+
+
+def test_the_present_state_is_never_kept_longer_than_five_seconds(
+    open_server: RunningServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: list[tuple[str, str]] = []
+    for name in ("read", "read_current"):
+        method = getattr(PageReads, name)
+
+        async def watched(
+            self: PageReads,
+            hosted: Any,
+            function: Any,
+            *args: Any,
+            _name: str = name,
+            _method: Any = method,
+            **kwargs: Any,
+        ) -> Any:
+            kept.append((_name, function.__name__))
+            return await _method(self, hosted, function, *args, **kwargs)
+
+        monkeypatch.setattr(PageReads, name, watched)
+    browser = BrowserClient(open_server)
+    for path in ("", "live", "hosts", "hosts/site1.example", "kinds", "sources"):
+        kept.clear()
+        assert browser.get(f"/ui/news/{path}").status == 200
+        assert [name for name, function in kept if function == "sample"] == ["read_current"], path
 
 
 def test_what_is_slow_is_shown_as_it_was_while_it_is_read_again(

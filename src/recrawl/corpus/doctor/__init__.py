@@ -95,6 +95,8 @@ def check_open_corpus(corpus: Corpus, *, n_due: float = 0) -> list[CheckResult]:
         ("limits", limits_check),
         ("hosts", hosts_check),
         ("sources", sources_check),
+        ("audits", audits_check),
+        ("wrong answers", wrong_answers_check),
         ("consumers", consumers_check),
     )
     with corpus.nodes.use_all():

@@ -13,15 +13,16 @@ from recrawl.core.price.promise import latest_elapsed
 from recrawl.corpus.corpus import Corpus
 from recrawl.corpus.doctor.check_results import CheckResult, bad, ok, warn
 from recrawl.corpus.doctor.disk_checks import count_pages_without_url
+from recrawl.corpus.inspect.audits import audit_table
 from recrawl.corpus.inspect.page_sample import sample_of
 from recrawl.corpus.past.explanation_text import since_words
-from recrawl.corpus.wrong_answers import wrong_answer_words
+from recrawl.corpus.wrong_answers import wrong_answer_counts, wrong_answer_words
 from recrawl.node.node import Node
 from recrawl.shard import PriceMode, Transition
 from recrawl.shard.state.codes import log2_of_code
 from recrawl.shard.state.status import BudgetUnit
 from recrawl.shard.state.tables import GROUP_CLOSED, SOURCE_PRECISION_GIVEN
-from recrawl.store import Cursor, Names
+from recrawl.store import ContentCounts, Cursor, Names
 from recrawl.units import count_text, share_text
 
 __all__ = [
@@ -338,7 +339,7 @@ def sources_check(corpus: Corpus) -> Iterator[CheckResult]:
 
 def audits_check(corpus: Corpus) -> Iterator[CheckResult]:
     """Find kinds and hosts whose audits find another freshness than the model expected."""
-    table = corpus.audited_freshness()
+    table = audit_table(corpus.nodes)
     whole = table.rows[0]
     if whole.audited is None or whole.modelled is None:
         yield ok("audits", "none; set audit.share to measure freshness, such as 0.01")
@@ -360,15 +361,19 @@ def audits_check(corpus: Corpus) -> Iterator[CheckResult]:
 
 def wrong_answers_check(corpus: Corpus) -> Iterator[CheckResult]:
     """Find out whether many answers were not the pages they should be."""
-    stats = corpus.stats()
-    if stats.n_texts == 0:
+    # Not from `Corpus.stats`, which looks at all pages while it holds all locks.
+    counts = [node.store.content_counts or ContentCounts() for node in corpus.nodes]
+    n_texts = sum(one.n_observed for one in counts)
+    if n_texts == 0:
         return
-    share = stats.n_wrong_answers / stats.n_texts
-    kinds = [wrong_answer_words(name, n) for name, n in stats.wrong_answers.items()]
-    said = f"{share_text(share)} of {count_text(stats.n_texts, 'answer')} were not the page"
-    if stats.n_wrong_answers == 0:
-        yield ok("wrong answers", f"none of {count_text(stats.n_texts, 'answer')}")
-    elif stats.n_wrong_answers >= _WRONG_MIN and share > _WRONG_SHARE_MAX:
+    wrong = wrong_answer_counts([one.n_wrong_answers for one in counts])
+    n_wrong = sum(wrong.values())
+    share = n_wrong / n_texts
+    kinds = [wrong_answer_words(name, n) for name, n in wrong.items()]
+    said = f"{share_text(share)} of {count_text(n_texts, 'answer')} were not the page"
+    if n_wrong == 0:
+        yield ok("wrong answers", f"none of {count_text(n_texts, 'answer')}")
+    elif n_wrong >= _WRONG_MIN and share > _WRONG_SHARE_MAX:
         yield warn(
             "wrong answers",
             f"{said}: {', '.join(kinds)}",

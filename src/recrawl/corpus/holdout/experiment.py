@@ -163,10 +163,12 @@ def _hosts(nodes: Sequence[Node], before: dict[str, tuple[int, int]]) -> _Hosts:
             n_named = min(node.store.n_names(Names.GROUP), groups.n_pages.size)
             columns = (groups.n_pages, groups.n_audited, groups.n_audited_fresh)
             counts = np.stack([column[:n_named].astype(np.int64) for column in columns])
-            names = node.store.names_of(Names.GROUP, range(n_named))
-        for number, name in enumerate(names):
-            if name is not None and counts[:, number].any():
-                found[name] = found.get(name, 0) + counts[:, number]
+        # Without the lock: names take long to read, and a number keeps its name.
+        numbers = np.flatnonzero(counts.any(axis=0))
+        names = node.store.names_of(Names.GROUP, numbers.tolist())
+        for name, column in zip(names, counts[:, numbers].T, strict=True):
+            if name is not None:
+                found[name] = found.get(name, 0) + column
     for name in before.keys() & found.keys():
         found[name][1:] -= before[name]
     empty = np.zeros((3, 0), np.int64)

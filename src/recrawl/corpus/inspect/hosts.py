@@ -37,10 +37,11 @@ def pages_of_host(nodes: Sequence[Node], host: str) -> int:
     """Return the number of tracked pages of a group, which is a host or a domain."""
     n_pages = 0
     for node in nodes:
-        with node.lock:
-            number = int(node.store.numbers_of(Names.GROUP, [host])[0])
-            if number >= 0:
-                n_pages += int(node.shard.tables.groups.n_pages[number])
+        number = int(node.store.numbers_of(Names.GROUP, [host])[0])
+        groups = node.shard.tables.groups
+        # The store may know a new host before the shard does.
+        if 0 <= number < groups.n_pages.size:
+            n_pages += int(groups.n_pages[number])
     return n_pages
 
 
@@ -54,8 +55,8 @@ def host_view(node: Node, host: str) -> HostView:
     host
         Canonical name of the host, domain or key.
     """
+    number = int(node.store.numbers_of(Names.GROUP, [host])[0])
     with node.lock:
-        number = int(node.store.numbers_of(Names.GROUP, [host])[0])
         return _view_of(node, number, host)
 
 
@@ -147,7 +148,7 @@ def newcomers_by_host(nodes: Sequence[Node], now_ms: int) -> dict[str, int]:
             n_of_group = np.bincount(tables.pages.group[slots])
             groups = np.argsort(-n_of_group, kind="stable")[:_HOSTS_SHOWN_MAX]
             groups = groups[n_of_group[groups] > 0]
-            names = node.store.names_of(Names.GROUP, groups.tolist())
+        names = node.store.names_of(Names.GROUP, groups.tolist())
         for group, name in zip(groups.tolist(), names, strict=True):
             host = name or str(group)
             found[host] = found.get(host, 0) + int(n_of_group[group])
@@ -175,11 +176,10 @@ def similar_hosts(nodes: Sequence[Node], host: str) -> dict[str, int]:
     bare = host.lower().rpartition(":")[0] or host.lower()
     found: dict[str, int] = {}
     for node in nodes:
-        with node.lock:
-            n_pages = node.shard.tables.groups.n_pages
-            n_named = min(node.store.n_names(Names.GROUP), _NAMES_MAX, n_pages.size)
-            names = node.store.names_of(Names.GROUP, range(n_named))
-        for number, name in enumerate(names):
-            if name is not None and n_pages[number] and bare in (name, name.rpartition(":")[0]):
+        # Without the node's lock: names take long to read, and a number keeps its name.
+        n_pages = node.shard.tables.groups.n_pages
+        numbers = np.flatnonzero(n_pages[:_NAMES_MAX]).tolist()
+        for number, name in zip(numbers, node.store.names_of(Names.GROUP, numbers), strict=True):
+            if name is not None and bare in (name, name.rpartition(":")[0]):
                 found[name] = found.get(name, 0) + int(n_pages[number])
     return found

@@ -212,9 +212,9 @@ class _Partition:
         self._node = node
         self._wanted = wanted
         self._schema = pa.schema([PAGE_COLUMNS.field(name) for name in wanted])
-        with node.lock:
-            self._now_ms = max(now_ms, node.shard.now_ms)
-            self._terms = current_terms(node.shard) if _MODEL_NAMES & {*wanted} else None
+        self._now_ms = max(now_ms, node.shard.now_ms)
+        # Copies a table of megabytes, and no event changes it in place: no lock is needed.
+        self._terms = current_terms(node.shard) if _MODEL_NAMES & {*wanted} else None
 
     def batch(self, first: int, n_slots: int) -> pa.RecordBatch:
         """Return the pages in a range of slots."""
@@ -371,9 +371,9 @@ def page_rows_of(
         Current time, in milliseconds since 1970.
     """
     part = _Partition(node, _check_columns(columns), now_ms)
+    names = node.store.page_names_of(page)
+    is_named = np.array([name is not None for name in names], np.bool_)
     with node.lock:
-        names = node.store.page_names_of(page)
-        is_named = np.array([name is not None for name in names], np.bool_)
         rows = np.flatnonzero(node.shard.has_pages(page) & is_named)
         text = pa.array([names[row] for row in rows.tolist()], pa.binary()).cast(pa.string())
         return part.rows_of(page[rows], text)

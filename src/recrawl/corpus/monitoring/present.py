@@ -95,25 +95,24 @@ def _sample_of(node: Node, state: PartitionState, unit: BudgetView) -> Sample:
 
     total = _figures_of(state.total)
     is_limited = math.isfinite(state.budget_per_second)
-    with node.lock:
-        return Sample(
-            at_ms=state.at_ms,
-            total=total,
-            partitions={node.partition: total},
-            hosts=_by_name(
-                lambda numbers: node.store.names_of(Names.GROUP, numbers.tolist()), state.hosts
-            ),
-            n_hosts=state.n_hosts,
-            kinds=_by_name(kinds, state.kinds),
-            sources=_source_figures(node, state.sources),
-            n_sources=state.n_sources,
-            price=state.price,
-            budget_unit=unit.unit,
-            budget_per_second=state.budget_per_second if is_limited else None,
-            in_flight=state.in_flight,
-            n_signals=state.n_signals,
-            histograms=_histograms_of(state.histograms),
-        )
+    return Sample(
+        at_ms=state.at_ms,
+        total=total,
+        partitions={node.partition: total},
+        hosts=_by_name(
+            lambda numbers: node.store.names_of(Names.GROUP, numbers.tolist()), state.hosts
+        ),
+        n_hosts=state.n_hosts,
+        kinds=_by_name(kinds, state.kinds),
+        sources=_source_figures(node, state.sources),
+        n_sources=state.n_sources,
+        price=state.price,
+        budget_unit=unit.unit,
+        budget_per_second=state.budget_per_second if is_limited else None,
+        in_flight=state.in_flight,
+        n_signals=state.n_signals,
+        histograms=_histograms_of(state.histograms),
+    )
 
 
 def read_present(nodes: Sequence[Node], now_ms: int) -> Sample:

@@ -57,10 +57,16 @@ def _means(part: str, rows: Sequence[SampleRows], row: int) -> FloatArray:
     return np.where(COUNTED[part], values, values / np.maximum(n_samples, 1.0)[:, np.newaxis])
 
 
+def _no_rows(part: str) -> tuple[NDArray[np.int64], FloatArray]:
+    return np.empty(0, np.int64), np.empty((0, COUNTED[part].size))
+
+
 def _read_rows(
     node: Node, part: str, step: str, span: range, numbers: Sequence[int]
 ) -> tuple[NDArray[np.int64], FloatArray]:
     """Return the times of the buckets that have a number, and its counts and means."""
+    if not len(numbers):  # unpacking a day of buckets takes a fifth of a second
+        return _no_rows(part)
     at_ms: list[int] = []
     rows: list[SampleRows] = []
     for begin, table in read_buckets(node.store, step, part, span.start, span.stop):
@@ -70,7 +76,7 @@ def _read_rows(
             one = place[:1]
             rows.append(SampleRows(table.number[one], table.n_samples[one], table.values[one]))
     if not rows:
-        return np.empty(0, np.int64), np.empty((0, COUNTED[part].size))
+        return _no_rows(part)
     return np.array(at_ms, np.int64), _means(part, rows, 0)
 
 
@@ -147,8 +153,7 @@ def read_series(
 
 
 def _numbers(node: Node, what: Names, name: str) -> list[int]:
-    with node.lock:
-        number = int(node.store.numbers_of(what, [name])[0])
+    number = int(node.store.numbers_of(what, [name])[0])
     return [number] if number >= 0 else []
 
 
@@ -296,7 +301,8 @@ def read_source_series(
 def merge_source_series(parts: Sequence[SourceSamples], *, step: str) -> SourceSamples:
     """Return the series of a source in several partitions as one.
 
-    A host is in one partition; those of a split host are weighted by the signals that were judged.
+    A host is in one partition; those of a split host are weighted by the signals that were judged,
+    and unknown values are left out.
 
     Parameters
     ----------
@@ -318,14 +324,16 @@ def merge_source_series(parts: Sequence[SourceSamples], *, step: str) -> SourceS
         weight: FloatArray = part.n_judged + 1.0
         return weight
 
-    weight = _add_columns(at_ms, parts, weight_of)
     means: dict[str, FloatArray] = {}
     for name in ("precision", "recall", "delay_seconds"):
-        weighted = [getattr(part, name) * weight_of(part) for part in parts]
-        total = np.zeros(at_ms.size)
-        for part, column in zip(parts, weighted, strict=True):
-            total[np.searchsorted(at_ms, part.at_ms)] += column
-        means[name] = total / weight
+        total, weight = np.zeros(at_ms.size), np.zeros(at_ms.size)
+        for part in parts:
+            column = getattr(part, name)
+            is_known = np.isfinite(column)
+            row = np.searchsorted(at_ms, part.at_ms[is_known])
+            total[row] += (column * weight_of(part))[is_known]
+            weight[row] += weight_of(part)[is_known]
+        means[name] = np.divide(total, weight, out=np.full(at_ms.size, np.nan), where=weight > 0)
     return SourceSamples(
         step=step,
         at_ms=at_ms,

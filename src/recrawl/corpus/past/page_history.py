@@ -158,6 +158,9 @@ class PageHistory:
     """The same from ``until_ms`` to the time the page comes due, if nothing happens until then."""
     is_belief_present: bool = False
     """Whether ``believed`` shows freshness by the present belief, not by that of each moment."""
+    due_at_ms: int | None = None
+    """When the page comes due if nothing happens until then; None for never, if it is not tracked
+    any more, or if the history ends in the past."""
 
     @property
     def begins_ms(self) -> int:
@@ -216,6 +219,7 @@ class PageHistory:
             "believed": _columns(self.believed),
             "ahead": _columns(self.ahead),
             "is_belief_present": self.is_belief_present,
+            "due_at_ms": self.due_at_ms,
         }
 
     @classmethod
@@ -247,6 +251,7 @@ class PageHistory:
             believed=_series_of(members["believed"]),
             ahead=_series_of(members["ahead"]),
             is_belief_present=members["is_belief_present"],
+            due_at_ms=members.get("due_at_ms"),
         )
 
 
@@ -659,4 +664,5 @@ def read_page_history(
         believed=believed,
         ahead=ahead,
         is_belief_present=is_cut and believed is not None,
+        due_at_ms=state.due_at_ms if until_ms is None and state is not None else None,
     )

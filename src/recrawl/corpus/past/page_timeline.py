@@ -83,7 +83,7 @@ def _sources(history: PageHistory) -> list[str]:
 # ---------------------------------------------------------------------------- as SVG
 
 
-def _lanes(history: PageHistory) -> list[Lane]:
+def _lanes(history: PageHistory, end_ms: int) -> list[Lane]:
     polls = history.counted
     lanes = [
         Lane(
@@ -106,6 +106,10 @@ def _lanes(history: PageHistory) -> list[Lane]:
     for source in _sources(history):
         times = [signal.at_ms for signal in history.signals if signal.source == source]
         lanes.append(Lane(name=source, at_ms=times, what=["signal"] * len(times)))
+    due_at_ms = history.due_at_ms
+    if due_at_ms is not None and history.until_ms < due_at_ms <= end_ms:
+        text = ["if nothing happens until then"]
+        lanes.append(Lane(name="next due", at_ms=[due_at_ms], what=["due"], text=text))
     return lanes
 
 
@@ -151,6 +155,8 @@ def _panels(history: PageHistory) -> list[Panel]:
 def timeline_svg(history: PageHistory, *, title: str | None = None, width: int = 900) -> str:
     """Return the history of a page as an SVG: polls, changes, signals and, if known, beliefs.
 
+    Where the beliefs reach the time at which the page comes due next, it has a mark.
+
     Parameters
     ----------
     history
@@ -165,7 +171,7 @@ def timeline_svg(history: PageHistory, *, title: str | None = None, width: int =
     if history.ahead is not None and history.ahead.at_ms.size:
         end_ms = int(history.ahead.at_ms[-1])
     return timeline(
-        _lanes(history),
+        _lanes(history, end_ms),
         title=history.url if title is None else title,
         start_ms=start_ms,
         end_ms=max(end_ms, start_ms + 1),

@@ -282,9 +282,7 @@ class _GroupNames:
         self._nodes = nodes
 
     def __call__(self, part: int, numbers: Sequence[int]) -> Sequence[str | None]:
-        node = self._nodes[part]
-        with node.lock:
-            return node.store.names_of(Names.GROUP, numbers)
+        return self._nodes[part].store.names_of(Names.GROUP, numbers)
 
 
 class _TargetMatcher:

@@ -43,7 +43,7 @@ INTERVAL_SECONDS_MIN = 1.0
 """Shortest interval between two fetches in a plan: shards store whole seconds, and a second fetch
 within one second does not count."""
 
-# Names and URLs that are read from the store while the lock is held.
+# Names and URLs that are read from the store at once.
 _READ_AT_ONCE: Final = 1_024
 
 
@@ -179,8 +179,7 @@ def read_node(
     node: Node, n_max: int, *, patterns: Sequence[str] = (), with_names: bool = False
 ) -> PlannedPartition:
     """Return what a plan needs to know of one partition; see `read_nodes`."""
-    with node.lock:
-        kinds = kind_names(node)
+    kinds = kind_names(node)
     found, page = _read(node.shard, n_max, lock=node.lock, partition=node.partition, kinds=kinds)
     return replace(
         found,
@@ -327,8 +326,7 @@ def _with_names(node: Node, hosts: PlannedHosts, *, with_names: bool) -> Planned
     name = list(hosts.name)
     for first in range(0, rows.size, _READ_AT_ONCE):
         some = rows[first : first + _READ_AT_ONCE]
-        with node.lock:
-            found = node.store.names_of(Names.GROUP, hosts.number[some].tolist())
+        found = node.store.names_of(Names.GROUP, hosts.number[some].tolist())
         for row, one in zip(some.tolist(), found, strict=True):
             name[row] = one
     return hosts._replace(name=tuple(name))
@@ -368,8 +366,7 @@ def _match_urls(
         return matches
     for first in range(0, page.size, _READ_AT_ONCE):
         rows = slice(first, first + _READ_AT_ONCE)
-        with node.lock:
-            urls = node.store.urls_of(page[rows])
+        urls = node.store.read_urls_of(page[rows])
         for of, pattern in wanted.items():
             matches[of][rows] = pattern.first_match(urls) >= 0
     return matches

@@ -43,7 +43,7 @@ def host_charts(series: Samples, now_ms: int, *, is_freshness_known: bool = True
     if series.at_ms.size < _POINTS_MIN:
         return []
     at = series.at_ms.astype(np.float64)
-    per_hour = rows_per_hour(series)
+    per_hour = rows_per_hour(series, now_ms)
     bad = series.results["failed"] + series.results["wrong_answer"] + series.results["disallowed"]
     charts = []
     if is_freshness_known:
@@ -89,7 +89,7 @@ def kind_charts(series: Mapping[str, Samples], now_ms: int) -> list[str]:
     at = {name: one.at_ms.astype(np.float64) for name, one in known.items()}
     fresh = [Series(name=name, x=at[name], y=one.freshness) for name, one in known.items()]
     fetches = [
-        Series(name=name, x=at[name], y=rows_per_hour(one) * one.n_fetches)
+        Series(name=name, x=at[name], y=rows_per_hour(one, now_ms) * one.n_fetches)
         for name, one in known.items()
     ]
     return [
@@ -115,7 +115,7 @@ def source_charts(series: SourceSamples, now_ms: int) -> list[str]:
     if series.at_ms.size < _POINTS_MIN:
         return []
     at = series.at_ms.astype(np.float64)
-    per_hour = rows_per_hour(series)
+    per_hour = rows_per_hour(series, now_ms)
     longest = float(np.max(series.delay_seconds, initial=0.0))
     unit, name = next(
         ((unit, name) for least, unit, name in _UNITS if longest >= least), (1.0, "seconds")

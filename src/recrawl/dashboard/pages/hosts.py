@@ -71,7 +71,7 @@ async def show_hosts(
         if name is not None:
             return see_other(f"/ui/{corpus}/hosts/{quote(name, safe='')}")
     table = await page.read(page.corpus.hosts)
-    sample = await page.read(page.corpus.sample)
+    sample = await page.read_current(page.corpus.sample)
     rows = [_row(view, sample) for view in table.rows]
     sort = sort if sort in _SORTS else "pages"
     rows.sort(key=_SORTS[sort])
@@ -175,7 +175,7 @@ async def _figures_of(
         view: HostView = await page.read(page.corpus.host, host)
     except ValueError:
         raise PageError(404, "This is not a host", "Search for it on the page of hosts.") from None
-    sample: Sample = await page.read(page.corpus.sample)
+    sample: Sample = await page.read_current(page.corpus.sample)
     sources = [one for one in sample.sources if one.host == view.host]
     return view, sample.hosts.get(view.host), sources, sample
 

@@ -64,7 +64,7 @@ async def show_kinds(
 ) -> Response:
     """Show the kinds of pages."""
     page = open_page(request, corpus)
-    sample = await page.read(page.corpus.sample)
+    sample = await page.read_current(page.corpus.sample)
     spent = sample.total.spent
     lines = [
         KindLine(

@@ -10,10 +10,10 @@ from recrawl.corpus import latest_changes
 from recrawl.corpus.inspect.stats import wilson_interval
 from recrawl.dashboard.frame.opened_page import OpenedPage, open_page
 from recrawl.dashboard.frame.rendering import chart_html, render
-from recrawl.dashboard.pages.fetch_results import ResultRow, result_rows
+from recrawl.dashboard.pages.fetch_results import result_rows
 from recrawl.dashboard.pages.overview_charts import SPANS, overview_charts
 from recrawl.dashboard.pages.problems import PageProblem, find_problems
-from recrawl.messages.samples import Sample
+from recrawl.messages.samples import Sample, Samples
 from recrawl.messages.views import PageChange
 from recrawl.service.calls import CorpusName
 
@@ -24,20 +24,29 @@ router = APIRouter()
 _CHANGES_SHOWN: Final = 12
 
 
-class Overview(NamedTuple):
-    """What the overview shows."""
+class AuditedShare(NamedTuple):
+    """What audits have found in the time that the charts show."""
 
-    sample: Sample
-    audited: tuple[float, float, float] | None
-    """Share of fresh copies among those audited, and the ends of its 95 % interval."""
-    results: list[ResultRow]
+    share: float
+    """Share of fresh copies among those audited."""
+    low: float
+    high: float
+    """Ends of its 95 % interval."""
+    n_audits: int
+
+
+class Overview(NamedTuple):
+    """What the overview shows beside the present state."""
+
+    audited: AuditedShare | None
+    """None without audits in the time that the charts show."""
     changes: list[PageChange]
     problems: list[PageProblem]
     charts: list[Markup]
 
 
-def read_overview(corpus: Any, local: Any, span: str = "day") -> Overview:
-    """Return what the overview of a corpus shows.
+def read_overview(corpus: Any, local: Any, span: str, sample: Sample) -> Overview:
+    """Return what the overview of a corpus shows beside its present state.
 
     Parameters
     ----------
@@ -47,19 +56,13 @@ def read_overview(corpus: Any, local: Any, span: str = "day") -> Overview:
         Corpus with the partitions that are open in this process, perhaps the same.
     span
         Time that the charts show: a name in `SPANS`.
+    sample
+        Present state of all partitions.
     """
-    sample: Sample = corpus.sample()
-    total = sample.total
-    audited = None
-    if total.n_audited:
-        low, high = wilson_interval(total.n_audited_fresh, total.n_audited)
-        audited = (total.n_audited_fresh / total.n_audited, low, high)
     chosen = SPANS[span]
     series = corpus.samples(step=chosen.step, since_ms=sample.at_ms - chosen.ms)
     return Overview(
-        sample,
-        audited,
-        result_rows(total),
+        _audited_share(series),
         latest_changes(local.nodes, _CHANGES_SHOWN),
         find_problems(local, sample),
         [
@@ -68,10 +71,17 @@ def read_overview(corpus: Any, local: Any, span: str = "day") -> Overview:
                 series,
                 sample.budget_unit,
                 sample.at_ms,
-                is_freshness_known=total.is_freshness_known,
+                is_freshness_known=sample.total.is_freshness_known,
             )
         ],
     )
+
+
+def _audited_share(series: Samples) -> AuditedShare | None:
+    n_audits, n_fresh = round(series.n_audited.sum()), round(series.n_audited_fresh.sum())
+    if not n_audits:
+        return None
+    return AuditedShare(n_fresh / n_audits, *wilson_interval(n_fresh, n_audits), n_audits)
 
 
 _Span = Annotated[str, Query(alias="span", pattern="^(day|month|years)$")]
@@ -92,5 +102,17 @@ async def show_live_part(request: Request, corpus: CorpusName, span: _Span = "da
 
 
 async def _context(page: OpenedPage, span: str) -> dict[str, Any]:
-    found = await page.read(read_overview, page.corpus, page.local, span)
-    return {**found._asdict(), "now_ms": found.sample.at_ms, "span": span, "spans": SPANS}
+    sample = await page.read_current(page.corpus.sample)
+
+    def read_others(span: str) -> Overview:
+        """Return what may be older than the state, if it takes long."""
+        return read_overview(page.corpus, page.local, span, sample)
+
+    return {
+        **(await page.read(read_others, span))._asdict(),
+        "sample": sample,
+        "results": result_rows(sample.total),
+        "now_ms": sample.at_ms,
+        "span": span,
+        "spans": SPANS,
+    }

@@ -24,12 +24,14 @@ class TimeSpan(NamedTuple):
     step: str
     """Step of the series, see `recrawl.messages.samples.STEPS`."""
     ms: int
+    within: str
+    """The time as part of a sentence."""
 
 
 SPANS: Final = {
-    "day": TimeSpan("Day", "minute", 24 * _HOUR),
-    "month": TimeSpan("Month", "hour", 30 * 24 * _HOUR),
-    "years": TimeSpan("Years", "day", 10 * 365 * 24 * _HOUR),
+    "day": TimeSpan("Day", "minute", 24 * _HOUR, "in the last day"),
+    "month": TimeSpan("Month", "hour", 30 * 24 * _HOUR, "in the last 30 days"),
+    "years": TimeSpan("Years", "day", 10 * 365 * 24 * _HOUR, "in the last 10 years"),
 }
 """Times that charts show, by their names in addresses."""
 
@@ -59,19 +61,25 @@ def audited_points(series: Samples, n_points: int = _AUDIT_POINTS) -> list[_Floa
     return [at, n_fresh[used] / n[used], low, high]
 
 
-def rows_per_hour(series: Samples | SourceSamples) -> _FloatArray:
+def rows_per_hour(series: Samples | SourceSamples, now_ms: int) -> _FloatArray:
     """Return the factor that turns the counts of each row into counts per hour.
 
     A minute has the counts since the sample before, which is earlier than the minute before if the
-    corpus is used from time to time.
+    corpus is used from time to time.  The last hour or day has the counts so far.
 
     Parameters
     ----------
     series
         Figures over time.
+    now_ms
+        Present time, in milliseconds since 1970.
     """
-    length = np.full(series.at_ms.size, float(STEPS[series.step]))
-    if series.step == "minute" and series.at_ms.size > 1:
+    step = STEPS[series.step]
+    length = np.full(series.at_ms.size, float(step))
+    if series.step != "minute":
+        so_far = now_ms - series.at_ms[-1:]
+        length[-1:] = np.clip(so_far, STEPS["minute"], step)
+    elif series.at_ms.size > 1:
         length[1:] = np.diff(series.at_ms)
         length[0] = length[1]
     return _HOUR / length
@@ -113,7 +121,7 @@ def overview_charts(
     if at.size < 2:
         return []
     time = time_axis(series, now_ms)
-    per_hour = rows_per_hour(series)
+    per_hour = rows_per_hour(series, now_ms)
     when, share, low, high = audited_points(series)
     budget = np.where(np.isfinite(series.budget_per_second), series.budget_per_second, np.nan)
     results = series.results
@@ -125,8 +133,12 @@ def overview_charts(
 
     fresh = [Series(name="audits", x=when, y=share, low=low, high=high, style="points")]
     if is_freshness_known:
-        fresh.insert(0, Series(name="model", x=at, y=series.weighted_freshness, is_main=True))
-    shares = Axis(label="share, weighted by importance; audits with 95 % intervals", scale="share")
+        # Audits count each page once, so the model beside them does, too.
+        fresh[:0] = [
+            Series(name="model", x=at, y=series.freshness, is_main=True),
+            Series(name="by importance", x=at, y=series.weighted_freshness, style="dashed"),
+        ]
+    shares = Axis(label="share of the copies; audits with 95 % intervals", scale="share")
     return [
         *([chart("Fresh copies", fresh, shares)] if is_freshness_known or when.size else []),
         chart(

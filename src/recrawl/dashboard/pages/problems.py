@@ -18,9 +18,12 @@ _SOLUTIONS: Final = {
     "host limits": ("hosts", "Change the delays of hosts"),
     "hosts": ("hosts", "See the hosts"),
     "sources": ("sources", "See the sources"),
+    "audits": ("proof", "See what audits have found"),
+    "wrong answers": ("hosts", "See the hosts"),
     "consumers": (f"{_DOCS}/follow-changes.md", "Read how to follow changes"),
 }
 _BEGINNINGS: Final = {
+    "audits": "Audits of ",
     "consumers": "Consumers: ",
     "host limits": "Host limits: ",
     "hosts": "Hosts ",

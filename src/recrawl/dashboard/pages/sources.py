@@ -70,7 +70,7 @@ async def show_sources(
 ) -> Response:
     """Show the sources of signals over all hosts, one source by host, or its past on one host."""
     page = open_page(request, corpus)
-    sample = await page.read(page.corpus.sample)
+    sample = await page.read_current(page.corpus.sample)
     if source:
         lines = [_line_of([one], one.host) for one in sample.sources if one.source == source]
     else:

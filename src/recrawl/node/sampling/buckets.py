@@ -1,7 +1,8 @@
 """Keep samples as series: minutes for a day, hours for a month, days for ten years.
 
 A bucket is a span of time with the sum of what its samples say: how much each count has grown since
-the sample before, and the sum of each figure of a moment, from which its mean follows.  A sample is
+the sample before, and the sum of each figure of a moment, from which its mean follows; where a
+figure of a source was unknown, the sum has the mean of the others.  A sample is
 added to its minute, its hour and its day at once, so an hour is exactly the sum of its minutes, and
 buckets of several partitions can be added up.
 
@@ -150,6 +151,8 @@ def _add(part: str, one: SampleRows | None, other: SampleRows) -> SampleRows:
     """Return the sums of two tables, with at most `ROWS_KEPT_MAX` rows."""
     if one is None:
         return other
+    if part == "sources":
+        one, other = _fill_unknown(one, other), _fill_unknown(other, one)
     number = np.union1d(one.number, other.number)
     n_samples, values = np.zeros(number.size), np.zeros((number.size, COLUMNS[part]))
     for rows in (one, other):
@@ -157,6 +160,22 @@ def _add(part: str, one: SampleRows | None, other: SampleRows) -> SampleRows:
         n_samples[place] += rows.n_samples
         values[place] += rows.values
     return _largest_rows(SampleRows(number, n_samples, values), other)
+
+
+def _fill_unknown(rows: SampleRows, known: SampleRows) -> SampleRows:
+    """Return rows with the means of another table in place of unknown figures.
+
+    The recall of a source is unknown, which is -1, until there is evidence of it.
+    """
+    place = _places(known.number, rows.number)
+    means = known.values / np.maximum(known.n_samples, 1.0)[:, np.newaxis]
+    is_filled = (rows.values < 0) & ~COUNTED["sources"]
+    is_filled[place < 0] = False
+    is_filled[place >= 0] &= means[place[place >= 0]] >= 0
+    if not is_filled.any():
+        return rows
+    filled = means[np.maximum(place, 0)] * rows.n_samples[:, np.newaxis]
+    return rows._replace(values=np.where(is_filled, filled, rows.values))
 
 
 def _largest_rows(rows: SampleRows, needed: SampleRows) -> SampleRows:

@@ -130,9 +130,10 @@ def read_state(
         Largest number of pages to look at; of more, a sample.
     """
     with lock:
-        n_pages = shard.tables.groups.n_pages
-        n_hosts = int(np.count_nonzero(n_pages))
-        groups = _largest(n_pages, HOSTS_SAMPLED_MAX)
+        n_pages = shard.tables.groups.n_pages.copy()
+    n_hosts = int(np.count_nonzero(n_pages))
+    groups = _largest(n_pages, HOSTS_SAMPLED_MAX)
+    with lock:
         # Another part of the pages each minute, so that means over an hour are of nearly all.
         pieces = sum_pages(
             shard,

@@ -4,12 +4,14 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from recrawl.client.answers import read_sample
 from recrawl.corpus import Corpus, Histogram, Outcome
+from recrawl.corpus import corpus as corpus_module
 from recrawl.corpus.monitoring import present
 from recrawl.corpus.monitoring.present import merge_samples
 from recrawl.messages.samples import DURATION_EDGES_SECONDS, FRESHNESS_EDGES, HISTOGRAMS
@@ -127,3 +129,30 @@ def test_quantiles_are_those_of_the_merged_ranges() -> None:
     with pytest.raises(ValueError, match="different ranges"):
         _ = one + Histogram(edges=(0.0, 1.0), counts=(1.0,))
     assert len(FRESHNESS_EDGES) == len(DURATION_EDGES_SECONDS)
+
+
+@pytest.mark.parametrize(
+    ("reads", "call"),
+    [
+        ("read_present", lambda corpus: corpus.sample()),
+        ("read_series", lambda corpus: corpus.samples()),
+        ("read_source_series", lambda corpus: corpus.source_samples("sitemap", "a.example")),
+        ("read_metrics", lambda corpus: corpus.metrics()),
+    ],
+)
+def test_a_partition_is_not_closed_while_it_is_read(
+    open_corpus: Open, monkeypatch: pytest.MonkeyPatch, reads: str, call: Callable[[Corpus], Any]
+) -> None:
+    corpus = open_corpus(corpus={"partitions": 2})
+    corpus.add(["https://a.example/"])
+    read = getattr(corpus_module, reads)
+    can_be_closed: list[bool] = []
+
+    def look(*args: Any, **kwargs: Any) -> Any:
+        can_be_closed.extend(corpus.nodes.wait_for_users(node, 0.0) for node in corpus.nodes)
+        return read(*args, **kwargs)
+
+    monkeypatch.setattr(corpus_module, reads, look)
+    call(corpus)
+    assert can_be_closed == [False, False]
+    assert all(corpus.nodes.wait_for_users(node, 0.0) for node in corpus.nodes)

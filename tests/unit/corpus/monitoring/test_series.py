@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,10 +11,20 @@ import pytest
 import recrawl
 from recrawl.client.answers import read_samples, read_source_samples
 from recrawl.corpus import Corpus, CorpusConfig, Outcome
-from recrawl.corpus.monitoring.series import merge_series
-from recrawl.messages.samples import COUNTS, HISTOGRAMS, RESULTS, STATES, STEPS, Samples
+from recrawl.corpus.monitoring import series
+from recrawl.corpus.monitoring.series import merge_series, merge_source_series
+from recrawl.messages.samples import (
+    COUNTS,
+    HISTOGRAMS,
+    RESULTS,
+    STATES,
+    STEPS,
+    Samples,
+    SourceSamples,
+)
 from recrawl.node.records import StateSampled, entry_of
 from recrawl.node.sampling import buckets
+from recrawl.node.sampling.encoding import COLUMNS, SampleRows
 from recrawl.service.formats.answers import json_answer
 from tests.manual_clock import ManualClock
 from tests.unit.node.durability.test_recovery import crashed_copy
@@ -171,6 +182,89 @@ def test_sources_have_series(open_corpus: Open, clock: ManualClock) -> None:
     answer = json.loads(bytes(json_answer(found.as_dict()).body))
     assert read_source_samples(answer).n_signals.tolist() == found.n_signals.tolist()
     assert corpus.source_samples("feed", "site0.example").at_ms.size == 0
+
+
+def test_a_host_is_read_from_its_own_partition_alone(
+    open_corpus: Open, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus = open_corpus(budget=BUDGET, corpus={"partitions": 3})
+    corpus.add(URLS)
+    corpus.signal(URLS, source="sitemap")
+    work(corpus, clock, 2)
+    read: list[str] = []
+
+    def read_buckets(store: Any, step: str, part: str, *span: int) -> Any:
+        read.append(part)
+        return buckets.read_buckets(store, step, part, *span)
+
+    monkeypatch.setattr(series, "read_buckets", read_buckets)
+    assert corpus.samples(host="site5.example").n_pages[-1] == 6
+    assert read == ["hosts"]
+    assert corpus.source_samples("sitemap", "site5.example").at_ms.size
+    assert read == ["hosts", "sources"]
+    assert corpus.samples(kind="unknown").at_ms.size == 0
+    assert read == ["hosts", "sources"]
+
+
+def test_a_source_of_two_partitions_has_the_mean_of_what_is_known() -> None:
+    def part(*recall: float, n_judged: float) -> SourceSamples:
+        n = np.ones(len(recall))
+        return SourceSamples(
+            step="hour",
+            at_ms=np.arange(len(recall)) * 3_600_000,
+            n_signals=n,
+            precision=0.5 * n,
+            recall=np.array(recall),
+            delay_seconds=n,
+            n_judged=n_judged * n,
+        )
+
+    one, other = part(np.nan, np.nan, 0.2, n_judged=0), part(np.nan, 0.8, 0.8, n_judged=2)
+    found = merge_source_series([one, other], step="hour")
+    assert found.recall == pytest.approx([np.nan, 0.8, 0.65], nan_ok=True)
+    assert found.precision == pytest.approx([0.5] * 3)
+
+
+class SampleStore:
+    """A store and its next write at once."""
+
+    def __init__(self) -> None:
+        self.samples: dict[bytes, bytes | None] = {}
+
+    def sample_value(self, key: bytes) -> bytes | None:
+        return self.samples.get(key)
+
+    def sample_values(
+        self, first: bytes, end: bytes, limit: int | None = None
+    ) -> list[tuple[bytes, bytes]]:
+        del limit
+        found = sorted((key, value) for key, value in self.samples.items() if value is not None)
+        return [(key, value) for key, value in found if first <= key < end]
+
+
+@pytest.mark.parametrize(
+    ("recall", "mean"),
+    [
+        ([-1.0] * 10 + [0.75] * 50, 0.75),
+        ([0.75] * 50 + [-1.0] * 10, 0.75),
+        ([-1.0, 0.5, 1.0], 2 / 3),
+        ([-1.0] * 3, -1.0),
+    ],
+)
+def test_an_hour_has_the_mean_of_the_known_recall(recall: list[float], mean: float) -> None:
+    store = SampleStore()
+    empty = {
+        part: SampleRows(np.empty(0, np.int64), np.empty(0), np.empty((0, n)))
+        for part, n in COLUMNS.items()
+    }
+    empty["total"] = SampleRows(np.zeros(1, np.int64), np.ones(1), np.ones((1, COLUMNS["total"])))
+    for minute, value in enumerate(recall):
+        row = np.array([[1.0, 0.5, value, 60.0, 3.0], [1.0, 0.5, 0.25, 60.0, 3.0]])
+        rows = SampleRows(np.array([2, 3]), np.ones(2), row)
+        buckets.add_sample(store, store, minute * 60_000, empty | {"sources": rows})
+    ((_, hour),) = buckets.read_buckets(store, "hour", "sources", 0, 3_600_000)
+    assert hour.n_samples.tolist() == [len(recall)] * 2
+    assert (hour.values[:, 2] / hour.n_samples).tolist() == pytest.approx([mean, 0.25])
 
 
 def test_partitions_and_workers_are_added_up(open_corpus: Open, clock: ManualClock) -> None:

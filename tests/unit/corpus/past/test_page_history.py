@@ -201,6 +201,11 @@ def test_beliefs_continue_until_the_value_reaches_the_price(
     assert ahead.at_ms[0] == history.until_ms
     assert (np.diff(ahead.freshness) <= 0).all()
     assert (np.diff(ahead.value) >= 0).all()
+    page = corpus.explain(URL)
+    assert page is not None
+    assert history.due_at_ms == page.state.due_at_ms
+    assert PageHistory.from_dict({"url": URL, **history.as_dict()}).due_at_ms == history.due_at_ms
+    assert of(corpus, until_ms=history.until_ms - 1).due_at_ms is None
 
 
 def test_a_history_can_end_at_an_earlier_time(corpus: Corpus, clock: ManualClock) -> None:

@@ -108,6 +108,20 @@ def test_the_drawing_is_valid_svg_and_has_every_event() -> None:
         assert word in text
 
 
+def test_the_next_time_that_the_page_is_due_has_a_mark() -> None:
+    def drawn(day: float | None) -> str:
+        due_at_ms = None if day is None else START + round(day * DAY)
+        return timeline_svg(
+            history(believed=moments(0, 10), ahead=moments(10, 12), due_at_ms=due_at_ms)
+        )
+
+    text = " ".join(ET.fromstring(drawn(11)).itertext())
+    assert "next due" in text
+    assert "due, 2023-11-25 22:13:20 UTC: if nothing happens until then" in text
+    for day in (None, 9.0, 13.0):  # never, due already, and after the end of the drawing
+        assert "due" not in drawn(day)
+
+
 @pytest.mark.parametrize(
     "changes",
     [

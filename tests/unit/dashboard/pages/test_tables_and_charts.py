@@ -93,10 +93,22 @@ def test_kinds_are_drawn_over_time(server: RunningServer) -> None:
 
 
 def test_a_minute_has_the_counts_since_the_sample_before() -> None:
-    assert rows_per_hour(_series(0, 1, 2)).tolist() == [60, 60, 60]
+    assert rows_per_hour(_series(0, 1, 2), 2 * MINUTE).tolist() == [60, 60, 60]
     # Used once an hour, for example by a timer.
-    assert rows_per_hour(_series(0, 60, 61)).tolist() == [1, 1, 60]
-    assert rows_per_hour(_series(0, 60, 600, step="hour")).tolist() == [1, 1, 1]
+    assert rows_per_hour(_series(0, 60, 61), 61 * MINUTE).tolist() == [1, 1, 60]
+
+
+@pytest.mark.parametrize(("minutes_since", "per_hour"), [(0, 60), (1, 60), (15, 4), (60, 1)])
+def test_an_unfinished_hour_has_the_rate_so_far(minutes_since: int, per_hour: int) -> None:
+    series = _series(0, 60, 600, step="hour")
+    now_ms = (600 + minutes_since) * MINUTE
+    assert rows_per_hour(series, now_ms).tolist() == [1, 1, per_hour]
+    assert rows_per_hour(series, now_ms + 10 * 60 * MINUTE).tolist() == [1, 1, 1]
+
+
+def test_an_unfinished_day_has_the_rate_so_far() -> None:
+    series = _series(0, 1_440, step="day")
+    assert rows_per_hour(series, (1_440 + 360) * MINUTE).tolist() == [1 / 24, 1 / 6]
 
 
 @pytest.mark.parametrize(
