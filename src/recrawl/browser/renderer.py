@@ -219,8 +219,11 @@ class Renderer:
             return False
         # The page answers when its scripts let it, on a busy machine after some seconds.
         answer = await session.send("Runtime.evaluate", {"expression": "document.readyState"})
-        is_loaded = answer["result"].get("value") == "complete"
-        return is_loaded and _is_quiet(traffic, loop.time() - self._settings.quiet_seconds)
+        if answer["result"].get("value") != "complete":
+            return False
+        # This answer may come before the event of a request that a script has just begun.
+        await asyncio.sleep(_LOOK_SECONDS)
+        return _is_quiet(traffic, loop.time() - self._settings.quiet_seconds)
 
     async def _read(self, session: CDPSession) -> str:
         """Return the HTML of a page, by a script that the page cannot reach."""

@@ -20,7 +20,8 @@ def fetch_settings(**changes: Any) -> FetchSettings:
 
 
 def browser_settings(**changes: Any) -> BrowserSettings:
-    given: dict[str, Any] = {"quiet_seconds": 0.2, "seconds_max": 20.0, "has_sandbox": False}
+    # On a busy machine, half a second may pass between two steps of a page.
+    given: dict[str, Any] = {"quiet_seconds": 1.0, "seconds_max": 60.0, "has_sandbox": False}
     return BrowserSettings(**given | changes)
 
 

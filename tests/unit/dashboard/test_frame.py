@@ -156,10 +156,11 @@ def test_many_who_look_at_once_cause_one_call() -> None:
 
 
 async def _look_at_once() -> None:
-    reads, calls, go = PageReads(DashboardLimits(kept_max=3)), [], threading.Event()
+    limits = DashboardLimits(kept_max=3, kept_seconds=3_600)
+    reads, calls, go = PageReads(limits), [], threading.Event()
 
     def look(number: int = 0) -> int:
-        go.wait(30)
+        go.wait(300)
         calls.append(number)
         if number == 7:
             raise ValueError("seven")

@@ -20,6 +20,7 @@ from recrawl.store import ContentCounts
 from tests.manual_clock import ManualClock
 from tests.unit.dashboard.browser_client import BrowserClient
 from tests.unit.dashboard.conftest import URLS
+from tests.unit.dashboard.real_browser import launch_browser, new_page
 from tests.unit.service.running_server import RunningServer
 
 HOSTILE = '<img src=x onerror="window.isAttacked=1">'
@@ -68,10 +69,8 @@ def test_in_a_browser_the_pages_are_live_and_run_no_foreign_code(
     corpus.report([Outcome(handle=order.handle, status=200, digest=b"a") for order in orders])
     address = f"http://localhost:{open_server.port}/ui/news/"
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path="/usr/bin/chromium", args=["--no-sandbox"]
-        )
-        page = browser.new_page()
+        browser = launch_browser(playwright)
+        page = new_page(browser)
         said: list[str] = []
         page.on("console", lambda message: said.append(message.text))
         page.on("pageerror", lambda error: said.append(str(error)))

@@ -1,6 +1,7 @@
 """A real topic of Kafka is followed, and a restart continues at the place."""
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -13,6 +14,21 @@ from recrawl.shadow import FollowedTopic
 
 CHUNK = 1 << 20
 SECONDS_MAX = 300.0
+
+
+def create_topic(bootstrap: str, topic: str, n_partitions: int, **config: str) -> None:
+    """Create a topic, and wait until the broker tells clients of all its partitions."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    made = admin.create_topics([NewTopic(topic, n_partitions, 1, config=config)])
+    made[topic].result(SECONDS_MAX)
+    until = time.monotonic() + SECONDS_MAX
+    while True:
+        found = admin.list_topics(topic, timeout=SECONDS_MAX).topics[topic]
+        errors = [found.error, *(one.error for one in found.partitions.values())]
+        if len(found.partitions) == n_partitions and all(one is None for one in errors):
+            return
+        assert time.monotonic() < until, errors
+        time.sleep(0.1)
 
 
 def write(bootstrap: str, topic: str, values: list[bytes], partition: int = 0) -> None:
@@ -31,10 +47,7 @@ def read_all(topic: FollowedTopic) -> list[Any]:
 
 @pytest.mark.slow
 def test_messages_are_lines_and_a_restart_continues(kafka_bootstrap: str, kafka_topic: str) -> None:
-    admin = AdminClient({"bootstrap.servers": kafka_bootstrap})
-    config = {"max.message.bytes": str(4 << 20)}
-    made = admin.create_topics([NewTopic(kafka_topic, 2, 1, config=config)])
-    made[kafka_topic].result(SECONDS_MAX)
+    create_topic(kafka_bootstrap, kafka_topic, 2, **{"max.message.bytes": str(4 << 20)})
     write(
         kafka_bootstrap, kafka_topic, [b'{"n": 1}', b'{\n "n": 2}', b"", b"x" * LINE_BYTES_MAX * 2]
     )
@@ -57,8 +70,7 @@ def test_messages_are_lines_and_a_restart_continues(kafka_bootstrap: str, kafka_
 
 @pytest.mark.slow
 def test_a_read_at_the_end_waits_for_no_deadline(kafka_bootstrap: str, kafka_topic: str) -> None:
-    admin = AdminClient({"bootstrap.servers": kafka_bootstrap})
-    admin.create_topics([NewTopic(kafka_topic, 2, 1)])[kafka_topic].result(SECONDS_MAX)
+    create_topic(kafka_bootstrap, kafka_topic, 2)
     log = FollowedTopic(kafka_bootstrap, kafka_topic, seconds_max=1e6)
     assert read_all(log) == []
     for n in range(2):

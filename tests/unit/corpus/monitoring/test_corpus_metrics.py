@@ -94,7 +94,7 @@ def test_no_lock_is_held_between_pieces(
 
         asked = threading.Thread(target=take)
         asked.start()
-        asked.join(10)
+        asked.join(300)
 
     monkeypatch.setattr(metrics, "_log_lag", look)
     found = corpus.metrics()

@@ -1,18 +1,22 @@
 """People can use every page: by keyboard, on a phone, in the dark, and with a screen reader."""
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Literal
+from collections.abc import Iterator
+from functools import partial
 
 import pytest
 from playwright.sync_api import Browser, expect
 
-from recrawl.corpus import Corpus, Outcome
+import recrawl
+from recrawl.corpus import CorpusConfig, Outcome
 from recrawl.dashboard import attach_dashboard
+from recrawl.dashboard.limits import DashboardLimits
+from tests.corpus_fixtures import IMPOLITE
 from tests.manual_clock import ManualClock
-from tests.unit.dashboard.pages.axe_core import read_axe, serious_findings
+from tests.unit.dashboard.pages.axe_core import serious_findings
+from tests.unit.dashboard.real_browser import new_page
 from tests.unit.service.running_server import RunningServer
 
+FAST = DashboardLimits(pages_per_second=1e6, address_pages_per_second=1e6)
 HOST = "shop.example"
 URL = f"https://{HOST}/product/tea"
 PATHS = {
@@ -50,18 +54,19 @@ ACTIONS = """
 """
 
 
-@pytest.fixture
-def server(
-    open_corpus: Callable[..., Corpus], clock: ManualClock, folder: Path
-) -> Iterator[RunningServer]:
-    """A corpus in which every page has something to show."""
-    corpus = open_corpus(
-        audit={"share": 0.5},
-        holdout={"share": 0.3, "interval": "1d"},
-        budget={"rate": "40/day"},
-        content={"keep_text": True},
-        pattern=[{"match": "/product/*", "kind": "product", "max_age": "7d"}],
-    )
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    """A corpus in which every page has something to show, and which no test changes."""
+    clock, folder = ManualClock(), tmp_path_factory.mktemp("accessible")
+    sections = {
+        "audit": {"share": 0.5},
+        "holdout": {"share": 0.3, "interval": "1d"},
+        "budget": {"rate": "40/day"},
+        "content": {"keep_text": True},
+        "pattern": [{"match": "/product/*", "kind": "product", "max_age": "7d"}],
+        "politeness": IMPOLITE,
+    }
+    corpus = recrawl.open(folder, CorpusConfig.from_dict(sections), clock=clock)
     corpus.add([URL, *(f"https://{HOST}/product/{i}" for i in range(10))])
     corpus.add([f"https://site{i}.example/{j}" for i in range(6) for j in range(4)])
     for day in range(4):
@@ -75,24 +80,23 @@ def server(
     corpus.report([Outcome(url="https://site1.example/1", status=503)])
     corpus.set_host("site2.example", is_closed=True)
     corpus.set_host("site3.example", blocked_until_ms=clock.wall_ms() + 3_600_000)
-    with RunningServer(
-        {"news": corpus}, folders={"news": folder}, dashboard=attach_dashboard
-    ) as running:
+    with (
+        corpus,
+        RunningServer(
+            {"news": corpus},
+            folders={"news": folder},
+            dashboard=partial(attach_dashboard, limits=FAST),
+        ) as running,
+    ):
         yield running
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(1_440, "light"), (390, "dark")])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1_440, 390])
 def test_axe_core_finds_nothing_serious(
-    browser: Browser,
-    server: RunningServer,
-    tmp_path_factory: pytest.TempPathFactory,
-    width: int,
-    scheme: Literal["light", "dark"],
+    browser: Browser, server: RunningServer, axe: str, width: int, scheme: str
 ) -> None:
-    axe = read_axe(tmp_path_factory.mktemp("axe"))
-    if axe is None:
-        pytest.skip("npm cannot install axe-core here")
-    page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    page = new_page(browser, viewport={"width": width, "height": 900}, color_scheme=scheme)
     found = {}
     for path, title in PATHS.items():
         page.goto(f"http://127.0.0.1:{server.port}{path}")
@@ -108,7 +112,7 @@ def test_axe_core_finds_nothing_serious(
 def test_the_keyboard_reaches_everything(
     browser: Browser, server: RunningServer, path: str
 ) -> None:
-    page = browser.new_page()
+    page = new_page(browser)
     page.goto(f"http://127.0.0.1:{server.port}{path}")
     actions = page.evaluate(ACTIONS)
     page.keyboard.press("Tab")
@@ -127,7 +131,7 @@ def test_the_keyboard_reaches_everything(
 
 
 def test_the_skip_link_leads_past_the_navigation(browser: Browser, server: RunningServer) -> None:
-    page = browser.new_page()
+    page = new_page(browser)
     page.goto(f"http://127.0.0.1:{server.port}/ui/news/hosts")
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
@@ -139,7 +143,7 @@ def test_the_skip_link_leads_past_the_navigation(browser: Browser, server: Runni
 def test_on_a_phone_all_tabs_are_in_sight_and_charts_show_their_newest_end(
     browser: Browser, server: RunningServer
 ) -> None:
-    page = browser.new_page(viewport={"width": 390, "height": 844})
+    page = new_page(browser, viewport={"width": 390, "height": 844})
     page.goto(f"http://127.0.0.1:{server.port}/ui/news/")
     for tab in page.locator("nav a").all():
         box = tab.bounding_box()
@@ -156,7 +160,7 @@ def test_on_a_phone_all_tabs_are_in_sight_and_charts_show_their_newest_end(
 
 
 def test_the_slider_says_its_budget(browser: Browser, server: RunningServer) -> None:
-    page = browser.new_page()
+    page = new_page(browser)
     page.goto(f"http://127.0.0.1:{server.port}/ui/news/plan")
     budget, slider = page.locator("#at-budget"), page.locator("#at")
     expect(budget).to_have_text("40 fetches/day")

@@ -24,6 +24,7 @@ from recrawl.service.keys import KeyRing
 from tests.manual_clock import ManualClock
 from tests.unit.dashboard.browser_client import BrowserClient
 from tests.unit.dashboard.pages.xss_payloads import PAYLOADS, in_groups
+from tests.unit.dashboard.real_browser import WAIT_MS
 from tests.unit.service.running_server import Answer, RunningServer
 
 URL = "https://hostile.example/page"
@@ -79,6 +80,9 @@ def _fill(corpus: Corpus, clock: ManualClock) -> None:
     urls = [f"https://h.example/?q={text}" for text in PAYLOADS]
     added = corpus.add(urls, key=PAYLOADS, doc_id=PAYLOADS)
     assert added.n_added >= 100
+    # Their servers choose where they redirect to.
+    moved = zip(urls, PAYLOADS, strict=True)
+    corpus.report([Outcome(url=url, key=to, status=301, moved_to=to) for url, to in moved])
     corpus.add([f"https://h.example/kind{i}/" for i in range(100)], key="kinds")
     parts = [PAYLOADS[i::METADATA_PARTS] for i in range(METADATA_PARTS)]
     for i, texts in enumerate(parts):
@@ -140,7 +144,7 @@ def _open_context(browser: Browser, *, has_policy: bool) -> tuple[BrowserContext
     context = browser.new_context(bypass_csp=not has_policy)
     context.add_init_script(WATCH)
     page = context.new_page()
-    page.set_default_timeout(120_000)
+    page.set_default_timeout(WAIT_MS)
     page.on("dialog", lambda dialog: pytest.fail(f"a dialog opened: {dialog.message}"))
     page.on("pageerror", lambda error: pytest.fail(f"a script failed: {error}"))
     return context, page
@@ -253,6 +257,11 @@ def test_a_host_or_key_of_others_is_linked_and_opened(browser: Browser, served: 
     texts = _check_together(page, served, [(path, served.get(path)) for path in paths])
     for key, text in zip(keys, texts, strict=False):
         assert key.strip() in text
+        words, shown = " ".join(text.split()), " ".join(key.split())
+        assert f"moved to {shown}." in words
+        if "<" in key and " " not in key:
+            # Escaped in the URL of the page, but not in the one that is fetched.
+            assert f"fetched as https://h.example/?q={shown}" in words
     context.close()
 
 

@@ -1,11 +1,15 @@
 """The page about one URL shows a fetch at once, also after a person has acted."""
 
+from functools import partial
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 
 from recrawl.corpus import Corpus, Outcome
+from recrawl.dashboard import attach_dashboard
+from recrawl.dashboard.limits import DashboardLimits
 from recrawl.dashboard.pages import page_sight
 from tests.manual_clock import ManualClock
 from tests.unit.dashboard.browser_client import BrowserClient
@@ -16,8 +20,8 @@ LIVE = f"/ui/news/page/live?url={quote(URL, safe='')}"
 
 
 def test_the_state_is_new_after_an_action_although_the_timeline_takes_long(
-    open_server: RunningServer,
     corpus: Corpus,
+    folder: Path,
     clock: ManualClock,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -27,21 +31,23 @@ def test_the_state_is_new_after_an_action_although_the_timeline_takes_long(
         histories.append(args)
         return found(*args, **kwargs)
 
-    hosted = open_server.app.state.service.corpora.find("news")
-    found = hosted.corpus.history
-    monkeypatch.setattr(hosted.corpus, "history", history)
-    browser = BrowserClient(open_server)
-    assert "Never fetched" in browser.get(LIVE).data.decode()
-    assert len(histories) == 1
-    corpus.report([Outcome(url=URL, digest=b"a")])
-    clock.pass_seconds(60)
-    form = {"action": "fetch", "url": URL}
-    assert browser.post("/ui/news/page", form).status == 303
-    html = browser.get(LIVE).data.decode()
-    assert "Last fetched" in html
-    assert len(histories) == 2
-    browser.get(LIVE)
-    assert len(histories) == 2
+    dashboard = partial(attach_dashboard, limits=DashboardLimits(kept_seconds=3_600))
+    with RunningServer({"news": corpus}, folders={"news": folder}, dashboard=dashboard) as server:
+        hosted = server.app.state.service.corpora.find("news")
+        found = hosted.corpus.history
+        monkeypatch.setattr(hosted.corpus, "history", history)
+        browser = BrowserClient(server)
+        assert "Never fetched" in browser.get(LIVE).data.decode()
+        assert len(histories) == 1
+        corpus.report([Outcome(url=URL, digest=b"a")])
+        clock.pass_seconds(60)
+        form = {"action": "fetch", "url": URL}
+        assert browser.post("/ui/news/page", form).status == 303
+        html = browser.get(LIVE).data.decode()
+        assert "Last fetched" in html
+        assert len(histories) == 2
+        browser.get(LIVE)
+        assert len(histories) == 2
 
 
 def test_words_do_not_follow_a_history_without_the_last_fetch(
