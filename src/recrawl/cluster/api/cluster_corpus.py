@@ -166,6 +166,7 @@ class ClusterCorpus:
     def close(self) -> None:
         """Close the connections to other workers, then the partitions of this process."""
         self._calls.close()
+        self._split_calls.close()
         self._leases.close()
         self.local.close()
 
