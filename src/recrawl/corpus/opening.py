@@ -59,6 +59,7 @@ __all__ = [
     "RecoveredCorpus",
     "adopt_successor",
     "format_of_successor",
+    "in_present_layout",
     "open_corpus",
     "open_folder",
     "present_config",
@@ -157,10 +158,17 @@ def _save_config(folder: Path, config: CorpusConfig) -> None:
     replace_json(folder / _LAST_CONFIG_FILE, tables)
 
 
-def _in_present_layout(config: CorpusConfig, shape: CorpusFormat) -> CorpusConfig:
+def in_present_layout(config: CorpusConfig, shape: CorpusFormat) -> CorpusConfig:
     """Return a configuration with the partitions and the topic that the corpus has now.
 
     A configuration may still name those from before the number of partitions was changed.
+
+    Parameters
+    ----------
+    config
+        Configuration as it was written.
+    shape
+        Content of the FORMAT file.
     """
     if config.corpus.partitions in shape.earlier:
         config = replace(config, corpus=replace(config.corpus, partitions=shape.partitions))
@@ -328,7 +336,7 @@ def present_config(folder: Path) -> CorpusConfig:
     if shape is None:
         return CorpusConfig.from_toml(toml)
     config = CorpusConfig.from_toml(toml) if toml.exists() else _last_config(folder, shape)
-    return _in_present_layout(config, shape)
+    return in_present_layout(config, shape)
 
 
 def recover_corpus(folder: Path) -> RecoveredCorpus:
@@ -460,7 +468,7 @@ def open_folder(
         shape = _new_format(config)
         config_given = True
     before = _last_config(folder, shape)
-    config = _in_present_layout(config or before, shape)
+    config = in_present_layout(config or before, shape)
     _check_shape(folder, shape, config)
     if partitions is not None:
         partitions = [*partitions]

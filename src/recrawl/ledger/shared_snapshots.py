@@ -9,17 +9,21 @@ Chunks are small enough for one request.  Larger objects would be sent to S3 in 
 worker that is killed leaves some behind for ever, and an error in the middle of such a stream would
 leave a truncated object under the final name.
 
+A snapshot is removed by removing its manifest, of which a copy with the ending ``.removed`` stays
+for a day: a worker that has read the manifest just before still finds all chunks.
+
 ::
 
     <corpus id>/chunks/3f/3f09…                                          8 MiB or less
     <corpus id>/0/00000000000000012345-0000000007-5d41402abc4b2a76.json  position, epoch, random
+    <corpus id>/0/00000000000000000123-0000000006-9a1c55e0c6bb0317.json.removed
 """
 
 import hashlib
 import json
 import re
 import secrets
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import Any, Final, NamedTuple
@@ -36,7 +40,10 @@ __all__ = ["CHUNK_BYTES", "UNUSED_HOURS_MAX", "SharedSnapshot", "SharedSnapshots
 CHUNK_BYTES: Final = 8 << 20
 """Size of a chunk; the last one of a file is smaller."""
 UNUSED_HOURS_MAX: Final = 24.0
-"""Time for which a chunk is kept that no manifest lists: its manifest may be on its way."""
+"""Time for which a chunk is kept that no manifest lists.
+
+Its manifest may be on its way, or a worker may be reading a snapshot that was removed.
+"""
 # A chunk that was read back is read again after this time.
 _READ_BACK_HOURS: Final = 12.0
 # A chunk that is there, but older than this, is sent again: it might be removed as unused before
@@ -47,6 +54,8 @@ _FORMAT: Final = 1
 _HOUR_MS: Final = 3_600_000
 _DAY_MS: Final = 24 * _HOUR_MS
 _NAME: Final = re.compile(r"(\d{20})-(\d{10})-([0-9a-f]{16})\.json")
+# Older versions do not look at objects with this ending.
+_REMOVED: Final = ".removed"
 _CHUNK_NAME: Final = re.compile(r"[0-9a-f]{64}")
 
 
@@ -225,20 +234,15 @@ class SharedSnapshots:
     def list_complete(self) -> list[SharedSnapshot]:
         """Return the snapshots of the partition, newest first."""
         try:
-            return [one for one, _ in self._list_dated()]
+            return [one for one, _ in _dated(self._list_objects())]
         except (OSError, pa.ArrowException) as error:
             raise LedgerError(f"no snapshots can be found in {self._folder}: {error}") from error
 
-    def _list_dated(self) -> list[tuple[SharedSnapshot, int]]:
-        """Return the snapshots, newest first, and the number of the day each was written on."""
-        found = self._storage.get_file_info(fs.FileSelector(self._folder, allow_not_found=True))
-        names = ((_NAME.fullmatch(one.base_name), one) for one in found)
-        dated = [
-            (SharedSnapshot(int(name[1]), int(name[2]), one.path), _mtime_ms(one) // _DAY_MS)
-            for name, one in names
-            if name
-        ]
-        return sorted(dated, reverse=True)
+    def _list_objects(self) -> list[fs.FileInfo]:
+        """Return what the folder of the partition has."""
+        selector = fs.FileSelector(self._folder, allow_not_found=True)
+        found: list[fs.FileInfo] = self._storage.get_file_info(selector)
+        return found
 
     def verify(
         self,
@@ -393,11 +397,18 @@ class SharedSnapshots:
     # ------------------------------------------------------------------ removing
 
     def remove(self, snapshot: SharedSnapshot) -> None:
-        """Remove a snapshot; its chunks stay until `remove_unused_chunks`."""
+        """Remove a snapshot; its chunks stay for a day, for workers that are reading it."""
+        with self._removable():
+            self._remove(snapshot.path)
+
+    def discard(self, snapshot: SharedSnapshot) -> None:
+        """Remove a snapshot that is not to be used by anybody; chunks of it stay until unused."""
         with self._removable():
             self._storage.delete_file(snapshot.path)
 
-    def remove_old(self, *, keep: int, days: int = 0, protect: Collection[str] = ()) -> int:
+    def remove_old(
+        self, *, keep: int, days: int = 0, protect: Collection[str] = (), now_ms: int
+    ) -> int:
         """Remove older snapshots of the partition; return how many.
 
         Parameters
@@ -408,11 +419,14 @@ class SharedSnapshots:
             Number of days, back from the newest snapshot, of which the last one is kept as well.
         protect
             Paths of snapshots to keep in any case.
+        now_ms
+            Time in milliseconds since 1970.
         """
         if keep < 2:
             raise ValueError(f"keep must be at least 2, got {keep}")
         with self._removable():
-            listed = self._list_dated()
+            found = self._list_objects()
+            listed = _dated(found)
             kept = {one.path for one, _ in listed[:keep]} | set(protect)
             last_day = max((day for _, day in listed), default=0)
             seen: set[int] = set()
@@ -422,11 +436,28 @@ class SharedSnapshots:
                 seen.add(day)
             old = [one.path for one, _ in listed if one.path not in kept]
             for path in old:
-                self._storage.delete_file(path)
+                self._remove(path)
+            for one in found:
+                if _is_manifest(one, _REMOVED) and _age_hours(one, now_ms) >= UNUSED_HOURS_MAX:
+                    self._storage.delete_file(one.path)
         return len(old)
+
+    def _remove(self, path: str) -> None:
+        """Remove a manifest, after its copy was written whose age is the time since its removal.
+
+        If this is interrupted in between, the snapshot is still there, and the next attempt writes
+        the copy again.
+        """
+        with self._storage.open_input_stream(path, compression=None) as stream:
+            text: bytes = stream.read(_MANIFEST_BYTES_MAX + 1)
+        if len(text) <= _MANIFEST_BYTES_MAX:  # a longer one cannot be read, and is of no use
+            self._write(path + _REMOVED, text)
+        self._storage.delete_file(path)
 
     def remove_unused_chunks(self, now_ms: int) -> int:
         """Remove chunks that no manifest of any partition has listed for a day; return how many.
+
+        A manifest counts for a day after its removal.
 
         Parameters
         ----------
@@ -460,12 +491,13 @@ class SharedSnapshots:
             return []
         used: set[str] = set()
         for one in self._storage.get_file_info(fs.FileSelector(self._corpus, recursive=True)):
-            name = _NAME.fullmatch(one.base_name)
-            if not name or one.type != fs.FileType.File:
+            is_removed = _is_manifest(one, _REMOVED)
+            if is_removed and _age_hours(one, now_ms) >= UNUSED_HOURS_MAX:
                 continue
-            snapshot = SharedSnapshot(int(name[1]), int(name[2]), one.path)
+            if not is_removed and not _is_manifest(one):
+                continue
             # One that cannot be read now stops the removal, because its chunks are not known.
-            text = self._read(one.path, snapshot, _MANIFEST_BYTES_MAX)
+            text = self._read(one.path, _snapshot_of(one), _MANIFEST_BYTES_MAX)
             try:
                 listed = _files_listed(text, one.path)
             except SnapshotFormatError:
@@ -474,6 +506,28 @@ class SharedSnapshots:
                 continue  # a damaged one is of no use, with or without its chunks
             used.update(chunk for file in listed.files for chunk in file.chunks)
         return [one.path for one in old if one.base_name not in used]
+
+
+def _is_manifest(found: fs.FileInfo, ending: str = "") -> bool:
+    """Return whether an object is a manifest whose name has an ending."""
+    name: str = found.base_name
+    return (
+        found.type == fs.FileType.File
+        and name.endswith(ending)
+        and _NAME.fullmatch(name.removesuffix(ending)) is not None
+    )
+
+
+def _snapshot_of(found: fs.FileInfo) -> SharedSnapshot:
+    """Return the snapshot that the name of a manifest says."""
+    position, epoch, _ = found.base_name.split("-")
+    return SharedSnapshot(int(position), int(epoch), found.path)
+
+
+def _dated(found: Iterable[fs.FileInfo]) -> list[tuple[SharedSnapshot, int]]:
+    """Return the snapshots, newest first, and the number of the day each was written on."""
+    dated = [(_snapshot_of(one), _mtime_ms(one) // _DAY_MS) for one in found if _is_manifest(one)]
+    return sorted(dated, reverse=True)
 
 
 def _files_listed(text: bytes, path: str) -> _Listed:

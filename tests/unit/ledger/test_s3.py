@@ -1,9 +1,12 @@
 """Shared snapshots on a server that speaks S3, interrupted at every request in turn."""
 
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from pyarrow import fs
 
 from recrawl.errors import ConfigError, LedgerError, SnapshotError
 from recrawl.ledger import SnapshotFolder, shared_snapshots
@@ -14,6 +17,7 @@ from tests.unit.ledger.test_shared_snapshots import ORIGIN, contents_of, take_sn
 
 REQUESTS_MAX = 1_000
 NOW_MS = 1_700_000_000_000
+HOUR_MS = 3_600_000
 
 
 @pytest.fixture(autouse=True)
@@ -91,6 +95,38 @@ def test_no_upload_in_parts_is_begun(
     """A worker that is killed would leave the parts there for ever."""
     shared.publish(take_snapshot(tmp_path / "here", 5), epoch=1, now_ms=NOW_MS)
     assert not [one for one in server.requests if "upload" in one]
+
+
+def test_a_removal_can_be_interrupted_at_every_request(
+    server: S3Server, shared: SharedSnapshots, tmp_path: Path
+) -> None:
+    """The manifest is there, or the copy that keeps its chunks for a day."""
+    system, root = open_storage(server.uri)
+    now_ms = time.time_ns() // 1_000_000
+    saved = [take_snapshot(tmp_path / "here", position) for position in (5, 6, 7)]
+    for fails_from in range(20):
+        other = SharedSnapshots(system, f"{root}/removal/{fails_from}", ORIGIN)
+        first, *kept = [other.publish(one, epoch=1, now_ms=NOW_MS) for one in saved]
+        text = system.open_input_file(first.path).read()
+        server.requests.clear()
+        server.fails_from = fails_from
+        with suppress(LedgerError):
+            assert other.remove_old(keep=2, now_ms=now_ms) == 1
+        is_over = len(server.requests) <= fails_from
+        server.fails_from = None
+        if first not in other.list_complete():
+            assert system.open_input_file(f"{first.path}.removed").read() == text
+        other.remove_old(keep=2, now_ms=now_ms)
+        assert other.list_complete() == kept[::-1]
+        assert other.remove_unused_chunks(now_ms + 23 * HOUR_MS) == 0
+        later_ms = now_ms + 25 * HOUR_MS
+        assert other.remove_unused_chunks(later_ms) >= 1
+        assert other.remove_old(keep=2, now_ms=later_ms) == 0
+        names = [one.base_name for one in system.get_file_info(fs.FileSelector(other.folder))]
+        assert sorted(names) == [one.path.rpartition("/")[2] for one in kept]
+        if is_over:
+            break
+    assert fails_from >= 4
 
 
 def test_storage_that_is_not_known_is_an_error() -> None:

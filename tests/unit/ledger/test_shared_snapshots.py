@@ -310,24 +310,75 @@ def test_snapshots_of_others_are_refused(tmp_path: Path) -> None:
 def test_old_snapshots_and_unused_chunks_are_removed(tmp_path: Path) -> None:
     store = ObjectStore()
     shared = in_memory(store)
-    began_ms = store.now_ms
     saved = [take_snapshot(tmp_path, position) for position in (5, 6, 7, 8)]
     published = []
-    for k, one in enumerate(saved):
-        store.now_ms = began_ms + k * 10 * HOUR_MS
+    for one in saved:
+        store.now_ms += 10 * HOUR_MS
         published.append(shared.publish(one, epoch=1, now_ms=store.now_ms))
     with pytest.raises(ValueError, match="keep must be at least 2"):
-        shared.remove_old(keep=1)
-    n_before = len(store.objects)
-    # The manifests at once, chunks of the first one after a day.
-    assert shared.remove_old(keep=2) == 2
-    assert shared.remove_unused_chunks(began_ms + 30 * HOUR_MS) >= 1
+        shared.remove_old(keep=1, now_ms=store.now_ms)
+    # The manifests at once, and what only they list a day later.
+    assert shared.remove_old(keep=2, now_ms=store.now_ms) == 2
     assert shared.list_complete() == [published[3], published[2]]
-    n_after = len(store.objects)
-    assert shared.remove_unused_chunks(began_ms + 80 * HOUR_MS) >= 1
-    assert len(store.objects) < n_after < n_before
+    n_before = len(store.objects)
+    store.now_ms += 23 * HOUR_MS
+    assert shared.remove_unused_chunks(store.now_ms) == 0
+    assert shared.remove_old(keep=2, now_ms=store.now_ms) == 0
+    assert len(store.objects) == n_before
+    store.now_ms += HOUR_MS
+    assert shared.remove_unused_chunks(store.now_ms) >= 2
+    assert shared.remove_old(keep=2, now_ms=store.now_ms) == 0
+    assert names_of_manifests(store) == {one.path for one in published[2:]}
     for kept in published[2:]:
         shared.verify(kept)
+
+
+def names_of_manifests(store: ObjectStore) -> set[str]:
+    return {path for path in store.objects if "/chunks/" not in path}
+
+
+def chunks_of(store: ObjectStore, snapshot: SharedSnapshot) -> set[str]:
+    text = store.objects[snapshot.path][0].decode()
+    return {path for path in store.objects if path.rpartition("/")[2] in text}
+
+
+def test_who_reads_a_snapshot_while_it_is_removed_finds_its_chunks(tmp_path: Path) -> None:
+    """Its chunks are old, but it was listed until now; each request may be the last one."""
+    saved = [take_snapshot(tmp_path / "here", position) for position in (5, 6, 7, 8)]
+    for fails_at in range(100):
+        store = ObjectStore()
+        shared = in_memory(store)
+        published = [shared.publish(one, epoch=1, now_ms=0) for one in saved]
+        wanted, kept = chunks_of(store, published[0]), chunks_of(store, published[3])
+        assert wanted - kept
+        files = shared._files_of(published[0])
+        store.now_ms += 1_000 * HOUR_MS
+        store.n_requests, store.fails_at = 0, fails_at
+        for attempt in range(3):
+            with suppress(LedgerError, SnapshotError):
+                shared.remove_old(keep=2, now_ms=store.now_ms)
+                shared.remove_unused_chunks(store.now_ms)
+            if attempt == 0:
+                n_requests = store.n_requests
+            store.fails_at = None
+            # Whoever has read the manifest can read all chunks.
+            assert wanted <= store.objects.keys()
+            for file in files:
+                assert sum(map(len, shared._chunks_of(published[0], file))) == file.n_bytes
+            # What is listed is complete.
+            for one in shared.list_complete():
+                shared.verify(one)
+            store.now_ms += 11 * HOUR_MS
+        assert len(shared.list_complete()) == 2
+        store.now_ms += 24 * HOUR_MS
+        shared.remove_old(keep=2, now_ms=store.now_ms)
+        shared.remove_unused_chunks(store.now_ms)
+        assert names_of_manifests(store) == {one.path for one in published[2:]}
+        assert not (wanted - kept) & store.objects.keys()
+        shared.verify(published[3])
+        if n_requests <= fails_at:
+            break
+    assert fails_at > 10
 
 
 def test_the_last_snapshots_of_days_are_kept(tmp_path: Path) -> None:
@@ -341,10 +392,29 @@ def test_the_last_snapshots_of_days_are_kept(tmp_path: Path) -> None:
         published.append(shared.publish(saved, epoch=1, now_ms=store.now_ms, at_ms=k))
     assert [shared.time_of(one) for one in published] == [*range(8)]
     protect = [published[0].path]
-    assert shared.remove_old(keep=3, days=3, protect=protect) == 3
+    assert shared.remove_old(keep=3, days=3, protect=protect, now_ms=store.now_ms) == 3
     assert shared.list_complete() == [published[i] for i in (7, 6, 5, 3, 0)]
     shared.remove(published[0])
     assert shared.list_complete()[-1] == published[3]
+    shared.discard(published[3])
+    assert shared.list_complete()[-1] == published[5]
+    # Of one that nobody has used, nothing is kept.
+    removed = {path for path in names_of_manifests(store) if path.endswith(".removed")}
+    assert removed == {f"{published[i].path}.removed" for i in (0, 1, 2, 4)}
+
+
+def test_a_damaged_manifest_can_be_removed(tmp_path: Path) -> None:
+    store = ObjectStore()
+    shared = in_memory(store)
+    published = [
+        shared.publish(take_snapshot(tmp_path, position), epoch=1, now_ms=store.now_ms)
+        for position in (5, 6, 7)
+    ]
+    store.objects[published[0].path] = (b"", store.now_ms)
+    assert shared.remove_old(keep=2, now_ms=store.now_ms) == 1
+    store.now_ms += 25 * HOUR_MS
+    assert shared.remove_unused_chunks(store.now_ms) == 2
+    assert shared.list_complete() == [published[2], published[1]]
 
 
 def test_chunks_that_were_read_back_are_only_looked_for(tmp_path: Path) -> None:

@@ -169,6 +169,7 @@ class ClusterCorpus:
         with ExitStack() as closing:  # the last is called first, and each also after an error
             closing.callback(self.local.close)
             closing.callback(self._leases.close)
+            closing.callback(self._split_calls.close)
             closing.callback(self._calls.close)
 
     # ------------------------------------------------------------------ where rows are

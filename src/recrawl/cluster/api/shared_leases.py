@@ -14,6 +14,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 from zlib import crc32
@@ -79,8 +80,9 @@ class SharedLeases:
         self._local = split_calls.local
         self._owners = split_calls.owners
         self._calls = split_calls.calls
+        self._own = split_calls.own
         self._release = release
-        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="recrawl-own-lease")
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="recrawl-give-back")
         self._turn = 0
 
     def close(self) -> None:
@@ -201,9 +203,11 @@ class SharedLeases:
         return more
 
     def _note_away(self, worker: Owner | None, n: int, error: Exception, lease: _Lease) -> None:
-        if worker is None:
+        if isinstance(error, ServiceUnavailable):
+            pass  # it is away or late, which is no error of the lease
+        elif worker is None:
             lease.error = error
-        elif not isinstance(error, ServiceUnavailable):
+        else:
             logger.warning("a lease from the worker %s has failed: %s", worker.worker, error)
         name = self._owners.worker if worker is None else worker.worker
         reason = ShortfallReason(
@@ -241,12 +245,13 @@ class SharedLeases:
         arguments: dict[str, Any] = options._asdict()
         try:
             if worker is None:
-                loop = asyncio.get_running_loop()
-                return await loop.run_in_executor(
-                    self._threads,
+                return await self._own.call(
                     lambda: self._local.lease(
                         0 if is_held_only else n, request=request, **arguments
                     ),
+                    self._calls.settings.own_lease_seconds_max,
+                    # A client with a key may ask for them again.
+                    self._give_back if request is None else _do_nothing,
                 )
 
             def lease(client: AsyncClient) -> Any:
@@ -262,6 +267,11 @@ class SharedLeases:
         except (RecrawlError, ValueError, TypeError) as error:
             return error
         return found
+
+    def _give_back(self, orders: Orders) -> None:
+        """Give back orders of this process that came too late."""
+        with suppress(RuntimeError):  # the process ends, and they expire
+            self._threads.submit(self._local.release, [one.handle for one in orders])
 
     async def _find_held(
         self, workers: Sequence[Owner | None], request: RequestKey, options: _Options
@@ -284,6 +294,10 @@ class SharedLeases:
             if len(orders) == n_before:
                 break
         return orders
+
+
+def _do_nothing(_: Orders) -> None:
+    pass
 
 
 def _without_own(shortfall: Shortfall, n_before: int) -> Shortfall:

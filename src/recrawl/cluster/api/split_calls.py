@@ -1,6 +1,6 @@
 """Split a call by the owners of its rows, make all parts at the same time, and collect them.
 
-The part of this process runs in the thread of the caller, while the others are under way.  A part
+The part of this process runs while the others are under way, and has a deadline like them.  A part
 that reaches a worker which does not own its partitions is sent once more, to the owner that this
 worker names; then its rows are unavailable.
 """
@@ -8,11 +8,13 @@ worker names; then its rows are unavailable.
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, Final, Generic, NamedTuple, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from recrawl.cluster.api.own_calls import OwnCalls
 from recrawl.cluster.api.owners import Owner, Owners
 from recrawl.cluster.api.worker_calls import OwnerClient, WorkerCalls
 from recrawl.corpus import Corpus
@@ -69,6 +71,11 @@ class SplitCalls:
         self.local = local
         self.owners = owners
         self.calls = calls
+        self.own = OwnCalls(local)
+
+    def close(self) -> None:
+        """Wait for the calls to partitions of this process."""
+        self.own.close()
 
     def split(
         self, partition: NDArray[np.int64], known: Mapping[int, Owner | None] | None = None
@@ -132,7 +139,7 @@ class SplitCalls:
         in_parts
             Whether the pages are of split hosts, and not in their home partitions.
         seconds_max
-            Deadline of each part; that of the settings by default.
+            Deadline of each part; those of the settings by default.
 
         Raises
         ------
@@ -144,25 +151,33 @@ class SplitCalls:
         local_error: RecrawlError | None = None
         parts, away_rows = self.split(partition)
         away = [away_rows]
-        deadline = self.calls.settings.seconds_max if seconds_max is None else seconds_max
+        settings = self.calls.settings
+        deadline = settings.seconds_max if seconds_max is None else seconds_max
+        own_deadline = settings.own_seconds_max if seconds_max is None else seconds_max
         for attempt in range(_ATTEMPTS_MAX):
             sent = [
                 (part, self._send(part, remote_call, request, deadline, in_parts=in_parts))
                 for part in parts
                 if part.owner is not None
             ]
-            for part in parts:
-                if part.owner is None:
-                    try:
-                        result.parts.append((part.rows, local_call(part.rows)))
-                    except PageElsewhere as error:
-                        result.parts.append((part.rows, cast(_T, error)))
-                    except RecrawlError as error:
-                        if isinstance(error, ValueError):
-                            _collect_all(sent, deadline)
-                            raise
-                        local_error = error
-                        away.append(part.rows)
+            own = [
+                (part.rows, self.own.begin(partial(local_call, part.rows)))
+                for part in parts
+                if part.owner is None
+            ]
+            for rows, call in own:
+                try:
+                    result.parts.append((rows, self.own.result_of(call, own_deadline)))
+                except PageElsewhere as error:
+                    result.parts.append((rows, cast(_T, error)))
+                except ServiceUnavailable:
+                    away.append(rows)  # late, like those of another worker that does not answer
+                except RecrawlError as error:
+                    if isinstance(error, ValueError):
+                        _collect_all(sent, deadline)
+                        raise
+                    local_error = error
+                    away.append(rows)
             is_last = attempt + 1 == _ATTEMPTS_MAX
             parts, lost = self._collect(sent, deadline, partition, result, is_last=is_last)
             away += lost

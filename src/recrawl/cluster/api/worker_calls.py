@@ -72,7 +72,7 @@ _SECONDS_COUNTED: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForwardingSettings:
-    """How long a worker waits for others."""
+    """How long a worker waits for others, and for its own partitions."""
 
     seconds_max: float = 5.0
     """Deadline of a call about given rows."""
@@ -80,6 +80,10 @@ class ForwardingSettings:
     """Deadline of a lease."""
     plan_seconds_max: float = 30.0
     """Deadline of the sampled pages for a plan; to find them, an owner looks at all its pages."""
+    own_seconds_max: float = 5.0
+    """Deadline of a call about given rows of its own partitions, while others have some."""
+    own_lease_seconds_max: float = 2.0
+    """Deadline of a lease of its own partitions."""
 
 
 def _run_until_stopped(loop: asyncio.AbstractEventLoop) -> None:

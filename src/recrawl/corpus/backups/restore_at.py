@@ -5,7 +5,6 @@ up to that time.  So nothing that it does reaches the topic, and the corpus that
 go on meanwhile.
 """
 
-import json
 import logging
 import os
 from dataclasses import replace
@@ -14,16 +13,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from recrawl.atomic_files import create_folder, replace_json, sync_tree
 from recrawl.corpus.backups.restore import check_is_empty, remove_contents
+from recrawl.corpus.backups.restore_source import RestoreSource, open_source
 from recrawl.corpus.past.replay import LogTime, steps
-from recrawl.errors import BackupError, ConfigError, LedgerError, SnapshotError
-from recrawl.ledger import Ledger, Log, RocksLog, SavedSnapshot, SnapshotFolder, SnapshotOrigin
-from recrawl.node.config.corpus_config import CorpusConfig
-from recrawl.node.durability.corpus_format import CorpusFormat, read_format, write_format
-from recrawl.node.durability.log_opening.open_log import open_log
+from recrawl.errors import BackupError, SnapshotError
+from recrawl.ledger import Ledger, RocksLog, SavedSnapshot, SnapshotFolder, SnapshotOrigin
+from recrawl.node.durability.corpus_format import CorpusFormat, write_format
 from recrawl.node.durability.shared_copies import SharedPartitions, epoch_and_time
 from recrawl.node.durability.store_repair import CHECKPOINT, is_intact, replace_store
+from recrawl.node.records import LogEntry
+from recrawl.shard import Closed
 from recrawl.units import instant_text
-from recrawl.urls import CANON_VERSION
 
 if TYPE_CHECKING:
     from recrawl.ledger.shared_snapshots import SharedSnapshots
@@ -45,14 +44,6 @@ class RestoredAt(NamedTuple):
     """Number of partitions whose log does not reach back to their snapshot."""
     n_records: int
     """Number of records of the topic that were copied."""
-
-
-class _Source(NamedTuple):
-    """The corpus to restore: what never changes, its configuration, and its log if it is there."""
-
-    shape: CorpusFormat
-    config: CorpusConfig
-    log: Log | None
 
 
 class _RestoredPartition(NamedTuple):
@@ -84,70 +75,25 @@ def restore_corpus_at(
     ------
     BackupError
         If the folder is not empty, or a partition has neither a snapshot from before that time nor
-        its whole log; nothing is restored then.
+        its whole log, also because the number of partitions has changed since; nothing is restored
+        then.
     ConfigError
         If the corpus has no shared storage.
     """
     target = Path(folder).resolve()
     check_is_empty(target)
-    found = _open_source(Path(source).resolve())
-    is_new = not target.exists()
-    try:
-        return _restore(found, target, at_ms)
-    except BaseException as error:
-        remove_contents(target, is_new=is_new)
-        if isinstance(error, OSError):
-            raise BackupError(f"{target} cannot be written: {error}") from error
-        raise
-    finally:
-        if found.log is not None:
-            found.log.close()
+    with open_source(Path(source).resolve(), at_ms) as found:
+        is_new = not target.exists()
+        try:
+            return _restore(found, target, at_ms)
+        except BaseException as error:
+            remove_contents(target, is_new=is_new)
+            if isinstance(error, OSError):
+                raise BackupError(f"{target} cannot be written: {error}") from error
+            raise
 
 
-def _open_source(folder: Path) -> _Source:
-    """Read what is known of a corpus, and open its log for reading."""
-    config = _read_config(folder)
-    if config.snapshots.shared is None:
-        raise ConfigError(
-            f"the corpus in {folder} has no shared storage (snapshots.shared). Use `recrawl "
-            "restore` without --at to restore a backup."
-        )
-    shape = read_format(folder)
-    corpus_id = None if shape is None else shape.corpus_id
-    log: Log | None = None
-    try:
-        log = open_log(folder, config, mode="reader", corpus_id=corpus_id)
-        corpus_id = corpus_id or log.corpus_id
-    except LedgerError as error:
-        logger.warning("snapshots are restored without the log: %s", error)
-    if corpus_id is None:
-        if log is not None:
-            log.close()
-        raise BackupError(f"nothing in {folder} or in the topic says which corpus to restore")
-    if shape is None:
-        shape = CorpusFormat(
-            corpus_id=corpus_id,
-            canonical_urls=CANON_VERSION,
-            partitions=config.corpus.partitions,
-            group_by=config.corpus.group_by,
-            ledger=config.ledger.kind,
-        )
-    return _Source(replace(shape, corpus_id=corpus_id), config, log)
-
-
-def _read_config(folder: Path) -> CorpusConfig:
-    toml, last = folder / "recrawl.toml", folder / "last-config.json"
-    if toml.exists():
-        return CorpusConfig.from_toml(toml)
-    try:
-        return CorpusConfig.from_dict(json.loads(last.read_text(encoding="utf-8")))
-    except FileNotFoundError:
-        raise ConfigError(f"{folder} has no recrawl.toml") from None
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{last} cannot be read: {error}") from error
-
-
-def _restore(source: _Source, target: Path, at_ms: int) -> RestoredAt:
+def _restore(source: RestoreSource, target: Path, at_ms: int) -> RestoredAt:
     """Restore all partitions; FORMAT comes last, because a folder without it is not a corpus."""
     shape = source.shape
     assert shape.corpus_id is not None
@@ -162,13 +108,15 @@ def _restore(source: _Source, target: Path, at_ms: int) -> RestoredAt:
             copies = shared.of(shape.corpus_id, i)
             assert copies is not None
             saved = _fetch_before(copies, target, SnapshotOrigin(shape.corpus_id, i), at_ms)
+            if saved is None and shape.generation > 0:
+                raise _before_resize_error(shape, i, at_ms)
             restored.append(_restore_partition(i, saved, ledger, new_log, target, at_ms))
             new_log.partition(i).sync()
     tables = source.config.to_dict()
     del tables["ledger"], tables["snapshots"]["shared"]
     replace_json(target / "last-config.json", tables)
     sync_tree(target)
-    write_format(target, replace(shape, ledger="rocksdb"))
+    write_format(target, replace(shape, ledger="rocksdb", topic=None))
     return RestoredAt(
         at_ms,
         min(one.reached_ms for one in restored),
@@ -195,6 +143,20 @@ def _fetch_before(
 def _check_intact(copy: SavedSnapshot) -> None:
     if not is_intact(copy):
         raise SnapshotError("its checksums do not match")
+
+
+def _before_resize_error(shape: CorpusFormat, partition: int, at_ms: int) -> BackupError:
+    """Return the error for a time from which new partitions have nothing.
+
+    Their log does not begin with their pages, which came from the old partitions.
+    """
+    return BackupError(
+        f"partition {partition} cannot be restored: no intact snapshot is from before "
+        f"{instant_text(at_ms)}. The number of partitions was changed to {shape.partitions}, "
+        "perhaps after that time. If the old topic still exists, make a folder with a "
+        "recrawl.toml that names the old topic and the old number of partitions, and restore from "
+        "that folder. Nothing was restored."
+    )
 
 
 def _restore_partition(
@@ -226,10 +188,14 @@ def _restore_partition(
 
 
 def _copy_records(ledger: Ledger, begin: int, time: LogTime, new: Ledger, at_ms: int) -> int:
-    """Copy the records from a position up to a time; return their number."""
+    """Copy the records from a position up to a time; return their number.
+
+    A record that ends the log is not copied, nor what comes after it: the pages moved to other
+    partitions then, and the restored corpus could never be written.
+    """
     end = begin
     for step in steps(ledger, begin, time):
-        if step.at_ms > at_ms:
+        if step.at_ms > at_ms or _ends_log(step.happening, time):
             break
         time.follow(step)
         end = step.position + 1
@@ -239,3 +205,8 @@ def _copy_records(ledger: Ledger, begin: int, time: LogTime, new: Ledger, at_ms:
         new.append([record for _, record in found])
         position = found[-1][0] + 1
     return end - begin
+
+
+def _ends_log(entry: LogEntry, time: LogTime) -> bool:
+    """Return whether an entry ends the log of its partition; one of another epoch is void."""
+    return isinstance(entry, Closed) and bool((entry.epoch == time.epoch).any())

@@ -176,6 +176,7 @@ class SharedCopies:
                     keep=self._config.shared_keep,
                     days=self._config.shared_days,
                     protect=self._verified,
+                    now_ms=self._clock.wall_ms(),
                 )
                 if self._node.partition == 0:  # one process is enough for all partitions
                     self._shared.remove_unused_chunks(self._clock.wall_ms())
@@ -205,7 +206,7 @@ class SharedCopies:
         except BaseException:
             # It might be whole, but counts as little as one that is not.
             with suppress(RecrawlError):
-                self._shared.remove(stored)
+                self._shared.discard(stored)
             raise
         self._verified.add(stored.path)
         self._position = saved.position

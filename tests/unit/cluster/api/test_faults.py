@@ -8,13 +8,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
 from recrawl.cluster.api.owners import Owner
-from recrawl.cluster.api.worker_calls import ForwardingSettings
 from recrawl.corpus import CorpusConfig, RowStatus
 from tests.unit.cluster.api.workers import PATIENT, Worker, Workers
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow_without_jit
 
 URLS = [f"https://h{i % 40}.example/page/{i}" for i in range(200)]
 # Deadlines of calls to a worker that cannot answer.
-SHORT = ForwardingSettings(seconds_max=0.5, lease_seconds_max=0.5)
+SHORT = replace(PATIENT, seconds_max=0.5, lease_seconds_max=0.5)
 WAIT_SECONDS = 300.0
 
 

@@ -18,7 +18,13 @@ from recrawl.corpus import Corpus, CorpusConfig
 from tests.unit.service.running_server import RunningServer
 
 # Deadlines that a worker keeps on a busy machine, also while it compiles or loads kernels.
-PATIENT = ForwardingSettings(seconds_max=300.0, lease_seconds_max=300.0, plan_seconds_max=300.0)
+PATIENT = ForwardingSettings(
+    seconds_max=300.0,
+    lease_seconds_max=300.0,
+    plan_seconds_max=300.0,
+    own_seconds_max=300.0,
+    own_lease_seconds_max=300.0,
+)
 
 
 class Worker:
