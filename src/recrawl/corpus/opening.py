@@ -46,8 +46,9 @@ from recrawl.node.durability.log_opening.open_log import (
 from recrawl.node.durability.log_opening.successor import (
     Successor,
     find_successor,
+    format_of_successor,
     generation_of_topic,
-    topic_of,
+    in_present_layout,
 )
 from recrawl.node.durability.log_opening.topic_identity import TOPIC_FILE
 from recrawl.node.durability.recovery import Partition, recover_node
@@ -58,8 +59,6 @@ from recrawl.urls import CANON_VERSION
 __all__ = [
     "RecoveredCorpus",
     "adopt_successor",
-    "format_of_successor",
-    "in_present_layout",
     "open_corpus",
     "open_folder",
     "present_config",
@@ -158,26 +157,6 @@ def _save_config(folder: Path, config: CorpusConfig) -> None:
     replace_json(folder / _LAST_CONFIG_FILE, tables)
 
 
-def in_present_layout(config: CorpusConfig, shape: CorpusFormat) -> CorpusConfig:
-    """Return a configuration with the partitions and the topic that the corpus has now.
-
-    A configuration may still name those from before the number of partitions was changed.
-
-    Parameters
-    ----------
-    config
-        Configuration as it was written.
-    shape
-        Content of the FORMAT file.
-    """
-    if config.corpus.partitions in shape.earlier:
-        config = replace(config, corpus=replace(config.corpus, partitions=shape.partitions))
-    topic = config.ledger.topic
-    if topic is not None and topic_of(topic, shape.generation) == shape.topic:
-        config = replace(config, ledger=replace(config.ledger, topic=shape.topic))
-    return config
-
-
 def adopt_successor(folder: Path, shape: CorpusFormat, successor: Successor) -> None:
     """Let a folder go on with the partitions that a corpus on Kafka has now.
 
@@ -200,18 +179,6 @@ def adopt_successor(folder: Path, shape: CorpusFormat, successor: Successor) -> 
     OldHandles(successor.old_handles, successor.new_handles).save(folder)
     write_format(folder, format_of_successor(shape, successor))
     logger.info("the corpus goes on in topic %s", successor.topic)
-
-
-def format_of_successor(shape: CorpusFormat, successor: Successor) -> CorpusFormat:
-    """Return the content of the FORMAT file of a corpus with other partitions."""
-    return replace(
-        shape,
-        corpus_id=successor.corpus_id,
-        generation=successor.generation,
-        partitions=successor.n_partitions,
-        topic=successor.topic or None,
-        earlier=tuple({*shape.earlier, shape.partitions}),
-    )
 
 
 def _check_shape(folder: Path, shape: CorpusFormat, config: CorpusConfig) -> None:

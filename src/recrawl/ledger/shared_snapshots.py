@@ -234,7 +234,7 @@ class SharedSnapshots:
     def list_complete(self) -> list[SharedSnapshot]:
         """Return the snapshots of the partition, newest first."""
         try:
-            return [one for one, _ in _dated(self._list_objects())]
+            return [one for one, _ in _list_with_days(self._list_objects())]
         except (OSError, pa.ArrowException) as error:
             raise LedgerError(f"no snapshots can be found in {self._folder}: {error}") from error
 
@@ -426,7 +426,7 @@ class SharedSnapshots:
             raise ValueError(f"keep must be at least 2, got {keep}")
         with self._removable():
             found = self._list_objects()
-            listed = _dated(found)
+            listed = _list_with_days(found)
             kept = {one.path for one, _ in listed[:keep]} | set(protect)
             last_day = max((day for _, day in listed), default=0)
             seen: set[int] = set()
@@ -524,7 +524,7 @@ def _snapshot_of(found: fs.FileInfo) -> SharedSnapshot:
     return SharedSnapshot(int(position), int(epoch), found.path)
 
 
-def _dated(found: Iterable[fs.FileInfo]) -> list[tuple[SharedSnapshot, int]]:
+def _list_with_days(found: Iterable[fs.FileInfo]) -> list[tuple[SharedSnapshot, int]]:
     """Return the snapshots, newest first, and the number of the day each was written on."""
     dated = [(_snapshot_of(one), _mtime_ms(one) // _DAY_MS) for one in found if _is_manifest(one)]
     return sorted(dated, reverse=True)

@@ -1,4 +1,4 @@
-"""A worker begins again when the number of partitions was changed, and only then."""
+"""A worker refuses settings that workers cannot share, and begins again only after a resize."""
 
 import os
 import signal
@@ -14,6 +14,7 @@ import pytest
 from recrawl.cluster import running
 from recrawl.cluster.members.heartbeats import Heartbeat
 from recrawl.corpus import CorpusConfig
+from recrawl.errors import ConfigError
 
 WAIT_SECONDS = 300.0
 URL = "http://127.0.0.1:8377/"
@@ -127,3 +128,25 @@ def test_an_error_before_the_server_listens_is_raised(process: Process) -> None:
 
     with pytest.raises(OSError, match="the port is taken"):
         process.serve(serve)
+
+
+@pytest.mark.parametrize(
+    ("sections", "message"),
+    [
+        ({"budget": {"rate": "500/run"}}, r"no budget per run .* Give a rate, such as"),
+        (
+            {"holdout": {"share": 0.2, "interval": "1d"}},
+            r"holds no hosts out, got holdout\.share = 0\.2: .* Delete the section \[holdout\]",
+        ),
+        ({"ledger": {"kind": "kafka", "bootstrap": "k:9092", "topic": "t"}}, r"snapshots\.shared"),
+    ],
+)
+def test_settings_that_workers_cannot_share_are_refused(
+    sections: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        running.check_worker_config(CorpusConfig.from_dict(sections))
+
+
+def test_a_share_of_0_holds_no_hosts_out() -> None:
+    running.check_worker_config(CorpusConfig.from_dict({"holdout": {"share": 0, "interval": "1d"}}))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from recrawl.atomic_files import create_folder, replace_json, sync_tree
 from recrawl.corpus.backups.restore import check_is_empty, remove_contents
-from recrawl.corpus.backups.restore_source import RestoreSource, open_source
+from recrawl.corpus.backups.restore_source import RestoreSource, open_restore_source
 from recrawl.corpus.past.replay import LogTime, steps
 from recrawl.errors import BackupError, SnapshotError
 from recrawl.ledger import Ledger, RocksLog, SavedSnapshot, SnapshotFolder, SnapshotOrigin
@@ -82,7 +82,7 @@ def restore_corpus_at(
     """
     target = Path(folder).resolve()
     check_is_empty(target)
-    with open_source(Path(source).resolve(), at_ms) as found:
+    with open_restore_source(Path(source).resolve(), at_ms) as found:
         is_new = not target.exists()
         try:
             return _restore(found, target, at_ms)

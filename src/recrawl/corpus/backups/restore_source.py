@@ -12,17 +12,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from recrawl.corpus.opening import format_of_successor, in_present_layout
 from recrawl.errors import BackupError, ConfigError, LedgerError, SnapshotError
 from recrawl.ledger import Log
 from recrawl.node.config.corpus_config import CorpusConfig
 from recrawl.node.durability.corpus_format import CorpusFormat, read_format
 from recrawl.node.durability.log_opening.open_log import open_log
-from recrawl.node.durability.log_opening.successor import find_successor, generation_of_topic
+from recrawl.node.durability.log_opening.successor import (
+    find_successor,
+    format_of_successor,
+    generation_of_topic,
+    in_present_layout,
+)
 from recrawl.node.durability.shared_copies import SharedPartitions
 from recrawl.urls import CANON_VERSION
 
-__all__ = ["RestoreSource", "open_source"]
+__all__ = ["RestoreSource", "open_restore_source"]
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +40,7 @@ class RestoreSource(NamedTuple):
 
 
 @contextmanager
-def open_source(folder: Path, at_ms: int) -> Iterator[RestoreSource]:
+def open_restore_source(folder: Path, at_ms: int) -> Iterator[RestoreSource]:
     """Read what is known of a corpus, and open the log that it had at a time, for reading.
 
     Parameters

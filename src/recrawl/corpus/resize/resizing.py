@@ -15,7 +15,6 @@ from recrawl.corpus.leasing.old_handles import OldHandles
 from recrawl.corpus.opening import (
     RecoveredCorpus,
     adopt_successor,
-    format_of_successor,
     recover_corpus,
 )
 from recrawl.corpus.resize.new_layout import NewLayout, make_layout
@@ -34,6 +33,7 @@ from recrawl.node.durability.layout_switch import NEXT_LAYOUT, finish_switch
 from recrawl.node.durability.log_opening.open_log import open_log
 from recrawl.node.durability.log_opening.successor import (
     Successor,
+    format_of_successor,
     successor_entries,
     topic_of,
 )

@@ -5,6 +5,7 @@ change: before it, the old topic is the log of the corpus, and after it, the new
 """
 
 import re
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -12,9 +13,19 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from recrawl.ledger import Ledger, Log
+from recrawl.node.config.corpus_config import CorpusConfig
+from recrawl.node.durability.corpus_format import CorpusFormat
 from recrawl.node.records import SUCCESSOR_SCHEMAS, HandlesMoved, LayoutReplaced, entry_of
 
-__all__ = ["Successor", "find_successor", "generation_of_topic", "successor_entries", "topic_of"]
+__all__ = [
+    "Successor",
+    "find_successor",
+    "format_of_successor",
+    "generation_of_topic",
+    "in_present_layout",
+    "successor_entries",
+    "topic_of",
+]
 
 # A worker that has not yet read that a partition is closed may append some records after that.
 _RECORDS_LOOKED_AT: Final = 256
@@ -52,6 +63,38 @@ def generation_of_topic(topic: str | None) -> int:
     """Return the layout generation that is part of the name of a topic; 0 if none is."""
     found = _SUFFIX.search(topic or "")
     return 0 if found is None else int(found[1])
+
+
+def in_present_layout(config: CorpusConfig, shape: CorpusFormat) -> CorpusConfig:
+    """Return a configuration with the partitions and the topic that the corpus has now.
+
+    A configuration may still name those from before the number of partitions was changed.
+
+    Parameters
+    ----------
+    config
+        Configuration as it was written.
+    shape
+        Content of the FORMAT file.
+    """
+    if config.corpus.partitions in shape.earlier:
+        config = replace(config, corpus=replace(config.corpus, partitions=shape.partitions))
+    topic = config.ledger.topic
+    if topic is not None and topic_of(topic, shape.generation) == shape.topic:
+        config = replace(config, ledger=replace(config.ledger, topic=shape.topic))
+    return config
+
+
+def format_of_successor(shape: CorpusFormat, successor: Successor) -> CorpusFormat:
+    """Return the content of the FORMAT file of a corpus with other partitions."""
+    return replace(
+        shape,
+        corpus_id=successor.corpus_id,
+        generation=successor.generation,
+        partitions=successor.n_partitions,
+        topic=successor.topic or None,
+        earlier=tuple({*shape.earlier, shape.partitions}),
+    )
 
 
 def successor_entries(successor: Successor, position: int) -> list[HandlesMoved | LayoutReplaced]:

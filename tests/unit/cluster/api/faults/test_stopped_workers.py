@@ -33,7 +33,7 @@ class Pair(NamedTuple):
     other: "subprocess.Popen[str]"
 
 
-ROOT = Path(__file__).resolve().parents[4]
+ROOT = Path(__file__).resolve().parents[5]
 
 
 @pytest.fixture
