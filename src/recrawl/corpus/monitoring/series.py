@@ -19,8 +19,8 @@ from recrawl.messages.samples import (
     SourceSamples,
 )
 from recrawl.node.node import Node
-from recrawl.node.sampling.buckets import read_buckets
-from recrawl.node.sampling.encoding import COUNTED, TOTAL_FIGURES, SampleRows
+from recrawl.node.sampling.buckets import read_row
+from recrawl.node.sampling.encoding import COUNTED, TOTAL_FIGURES
 from recrawl.node.sampling.present import FIGURES
 from recrawl.store import Names
 
@@ -35,6 +35,8 @@ __all__ = [
 ROWS_READ_MAX = 4_000
 """Largest number of rows of a series: more than are kept of any step."""
 
+# Rows of the totals of a partition, and of pages without a kind.
+_ALL = _NO_KIND = 0
 _CORPUS_ONLY = ("price", "budget_per_second", "in_flight", "n_signals")
 
 
@@ -50,38 +52,17 @@ def _check_span(step: str, since_ms: int | None, until_ms: int | None, now_ms: i
     return range(first, max(end, first))
 
 
-def _means(part: str, rows: Sequence[SampleRows], row: int) -> FloatArray:
-    """Return counts and means of figures of a moment, given a row of each bucket."""
-    values = np.array([one.values[row] for one in rows])
-    n_samples = np.array([one.n_samples[row] for one in rows])
-    return np.where(COUNTED[part], values, values / np.maximum(n_samples, 1.0)[:, np.newaxis])
-
-
-def _no_rows(part: str) -> tuple[NDArray[np.int64], FloatArray]:
-    return np.empty(0, np.int64), np.empty((0, COUNTED[part].size))
-
-
 def _read_rows(
-    node: Node, part: str, step: str, span: range, numbers: Sequence[int]
+    node: Node, part: str, step: str, span: range, number: int | None
 ) -> tuple[NDArray[np.int64], FloatArray]:
     """Return the times of the buckets that have a number, and its counts and means."""
-    if not len(numbers):  # unpacking a day of buckets takes a fifth of a second
-        return _no_rows(part)
-    at_ms: list[int] = []
-    rows: list[SampleRows] = []
-    for begin, table in read_buckets(node.store, step, part, span.start, span.stop):
-        place = np.flatnonzero(np.isin(table.number, numbers))
-        if place.size:
-            at_ms.append(begin)
-            one = place[:1]
-            rows.append(SampleRows(table.number[one], table.n_samples[one], table.values[one]))
-    if not rows:
-        return _no_rows(part)
-    return np.array(at_ms, np.int64), _means(part, rows, 0)
+    if number is None:  # no need to look into the buckets of a whole day
+        return np.empty(0, np.int64), np.empty((0, COUNTED[part].size))
+    return read_row(node.store, step, part, span.start, span.stop, number)
 
 
 def _histograms(node: Node, step: str, span: range, at_ms: NDArray[np.int64]) -> dict[str, Any]:
-    times, values = _read_rows(node, "histograms", step, span, [0])
+    times, values = _read_rows(node, "histograms", step, span, 0)
     found = np.zeros((at_ms.size, values.shape[1]))
     # Both are written together, so they have the same times.
     is_known = np.isin(times, at_ms)
@@ -90,10 +71,8 @@ def _histograms(node: Node, step: str, span: range, at_ms: NDArray[np.int64]) ->
     return {name: by_name[:, i] for i, name in enumerate(HISTOGRAMS)}
 
 
-def _series_of_node(
-    node: Node, step: str, span: range, part: str, numbers: Sequence[int]
-) -> Samples:
-    at_ms, values = _read_rows(node, part, step, span, numbers)
+def _series_of_node(node: Node, step: str, span: range, part: str, number: int | None) -> Samples:
+    at_ms, values = _read_rows(node, part, step, span, number)
     column = dict(zip(TOTAL_FIGURES if part == "total" else FIGURES, values.T, strict=True))
     unknown = np.full(at_ms.size, np.nan)
     more = {name: column.get(name, unknown) for name in _CORPUS_ONLY}
@@ -143,18 +122,19 @@ def read_series(
     span = _check_span(step, since_ms, until_ms, now_ms)
     parts = []
     for node in nodes:
-        part, numbers = "total", [0]
+        part: str = "total"
+        number: int | None = _ALL
         if host is not None:
-            part, numbers = "hosts", _numbers(node, Names.GROUP, host)
+            part, number = "hosts", _number(node, Names.GROUP, host)
         elif kind is not None:
-            part, numbers = "kinds", _numbers(node, Names.KIND, kind) if kind else [0]
-        parts.append(_series_of_node(node, step, span, part, numbers))
+            part, number = "kinds", _number(node, Names.KIND, kind) if kind else _NO_KIND
+        parts.append(_series_of_node(node, step, span, part, number))
     return merge_series(parts, step=step)
 
 
-def _numbers(node: Node, what: Names, name: str) -> list[int]:
+def _number(node: Node, what: Names, name: str) -> int | None:
     number = int(node.store.numbers_of(what, [name])[0])
-    return [number] if number >= 0 else []
+    return number if number >= 0 else None
 
 
 def _add_columns(
@@ -281,8 +261,8 @@ def read_source_series(
     span = _check_span(step, since_ms, until_ms, now_ms)
     parts = []
     for node in nodes:
-        numbers = _numbers(node, Names.SOURCE, f"{source}\t{host}")
-        at_ms, values = _read_rows(node, "sources", step, span, numbers)
+        number = _number(node, Names.SOURCE, f"{source}\t{host}")
+        at_ms, values = _read_rows(node, "sources", step, span, number)
         n_signals, precision, recall, delay_seconds, n_judged = values.T
         parts.append(
             SourceSamples(

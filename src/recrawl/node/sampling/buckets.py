@@ -15,6 +15,7 @@ from typing import Final, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from recrawl.core.arrays import FloatArray
 from recrawl.messages.samples import HOSTS_SAMPLED_MAX, KINDS_SAMPLED_MAX, SOURCES_SAMPLED_MAX
 from recrawl.node.sampling.encoding import (
     COLUMNS,
@@ -22,6 +23,7 @@ from recrawl.node.sampling.encoding import (
     PARTS,
     TOTAL_FIGURES,
     SampleRows,
+    find_row,
     pack_rows,
     pack_sample,
     unpack_rows,
@@ -36,7 +38,7 @@ __all__ = [
     "SampleWrites",
     "add_sample",
     "last_sampled_ms",
-    "read_buckets",
+    "read_row",
 ]
 
 
@@ -239,10 +241,10 @@ def add_sample(
     batch.samples[_LAST] = at_ms.to_bytes(8, "big") + pack_sample(latest)
 
 
-def read_buckets(
-    store: SampleReader, step: str, part: str, since_ms: int, until_ms: int
-) -> list[tuple[int, SampleRows]]:
-    """Return the buckets of a table, by the time at which each begins.
+def read_row(
+    store: SampleReader, step: str, part: str, since_ms: int, until_ms: int, number: int
+) -> tuple[NDArray[np.int64], FloatArray]:
+    """Return counts and means of one row of a table, bucket by bucket.
 
     Parameters
     ----------
@@ -254,15 +256,24 @@ def read_buckets(
         Name of the table.
     since_ms, until_ms
         Buckets that begin from ``since_ms`` on and before ``until_ms``, in milliseconds since 1970.
+    number
+        Number of the group, kind or source; 0 for the whole partition.
+
+    Returns
+    -------
+    tuple
+        Times at which the buckets begin that have the row, and its figures in each.
     """
     resolution = RESOLUTIONS[step]
     first, end = -(-since_ms // resolution.ms), -(-until_ms // resolution.ms)
-    if end <= first:
-        return []
-    found = store.sample_values(
-        _key(resolution, part, first), _key(resolution, part, min(end, 1 << 40))
+    found = (
+        store.sample_values(
+            _key(resolution, part, first), _key(resolution, part, min(end, 1 << 40))
+        )
+        if first < end
+        else []
     )
-    return [
-        (int.from_bytes(key[2:], "big") * resolution.ms, unpack_rows(value, part))
-        for key, value in found
-    ]
+    index, n_samples, values = find_row([value for _, value in found], part, number)
+    at_ms = np.array([int.from_bytes(found[i][0][2:], "big") for i in index.tolist()], np.int64)
+    means = values / np.maximum(n_samples, 1.0)[:, np.newaxis]
+    return at_ms * resolution.ms, np.where(COUNTED[part], values, means)

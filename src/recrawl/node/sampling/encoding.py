@@ -7,7 +7,7 @@ compressed if it is large: most bytes of counts are 0.
 
 import struct
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -24,6 +24,7 @@ __all__ = [
     "PARTS",
     "TOTAL_FIGURES",
     "SampleRows",
+    "find_row",
     "pack_rows",
     "pack_sample",
     "tables_of",
@@ -164,6 +165,71 @@ def unpack_rows(data: bytes, part: str) -> SampleRows:
     n_known = min(n_columns, COLUMNS[part])
     values[:, :n_known] = matrix[2 : 2 + n_known].T
     return SampleRows(matrix[0].astype(np.int64), matrix[1].copy(), values)
+
+
+def find_row(
+    tables: Sequence[bytes], part: str, number: int
+) -> tuple[NDArray[np.int64], FloatArray, FloatArray]:
+    """Return the row of one group, kind or source in each of many packed tables.
+
+    Tables of the same size that are not compressed are read together: a day has thousands.
+
+    Parameters
+    ----------
+    tables
+        Tables as bytes.
+    part
+        Name of the tables.
+    number
+        Number of the group, kind or source.
+
+    Returns
+    -------
+    tuple
+        Indices of the tables that have the row, ascending, its numbers of samples, and its values.
+    """
+    alike: dict[tuple[bytes, int], list[int]] = {}
+    for i, data in enumerate(tables):
+        alike.setdefault((data[: _HEAD.size], len(data)), []).append(i)
+    index, n_samples, values = [], [], []
+    for (head, n_bytes), places in alike.items():
+        if _is_plain(head, n_bytes):
+            _, _, n_columns, n_rows = _HEAD.unpack(head)
+            joined = np.frombuffer(b"".join(tables[i] for i in places), np.uint8)
+            body = joined.reshape(len(places), n_bytes)[:, _HEAD.size :]
+            matrix = np.ascontiguousarray(body).view("<f8").reshape(-1, n_columns + 2, n_rows)
+            which, row = np.nonzero(matrix[:, 0] == number)
+            found = matrix[which, :, row]
+            n_known = min(n_columns, COLUMNS[part])
+            known = np.zeros((which.size, COLUMNS[part]))
+            known[:, :n_known] = found[:, 2 : 2 + n_known]
+            index.append(np.array(places, np.int64)[which])
+            n_samples.append(found[:, 1])
+            values.append(known)
+            continue
+        for i in places:
+            rows = unpack_rows(tables[i], part)
+            row = np.flatnonzero(rows.number == number)
+            index.append(np.full(row.size, i, np.int64))
+            n_samples.append(rows.n_samples[row])
+            values.append(rows.values[row])
+    if not index:
+        return np.empty(0, np.int64), np.empty(0), np.empty((0, COLUMNS[part]))
+    order = np.argsort(np.concatenate(index), kind="stable")
+    return (
+        np.concatenate(index)[order],
+        np.concatenate(n_samples)[order],
+        np.concatenate(values)[order],
+    )
+
+
+def _is_plain(head: bytes, n_bytes: int) -> bool:
+    """Return whether a table of this length is not compressed, and complete."""
+    if len(head) < _HEAD.size:
+        return False
+    version, is_compressed, n_columns, n_rows = _HEAD.unpack(head)
+    n_expected = _HEAD.size + 8 * (n_columns + 2) * n_rows
+    return version == _VERSION and not is_compressed and n_rows > 0 and n_bytes == n_expected
 
 
 def pack_sample(tables: Mapping[str, SampleRows]) -> bytes:

@@ -193,11 +193,11 @@ def test_a_host_is_read_from_its_own_partition_alone(
     work(corpus, clock, 2)
     read: list[str] = []
 
-    def read_buckets(store: Any, step: str, part: str, *span: int) -> Any:
+    def read_row(store: Any, step: str, part: str, *where: int) -> Any:
         read.append(part)
-        return buckets.read_buckets(store, step, part, *span)
+        return buckets.read_row(store, step, part, *where)
 
-    monkeypatch.setattr(series, "read_buckets", read_buckets)
+    monkeypatch.setattr(series, "read_row", read_row)
     assert corpus.samples(host="site5.example").n_pages[-1] == 6
     assert read == ["hosts"]
     assert corpus.source_samples("sitemap", "site5.example").at_ms.size
@@ -262,9 +262,10 @@ def test_an_hour_has_the_mean_of_the_known_recall(recall: list[float], mean: flo
         row = np.array([[1.0, 0.5, value, 60.0, 3.0], [1.0, 0.5, 0.25, 60.0, 3.0]])
         rows = SampleRows(np.array([2, 3]), np.ones(2), row)
         buckets.add_sample(store, store, minute * 60_000, empty | {"sources": rows})
-    ((_, hour),) = buckets.read_buckets(store, "hour", "sources", 0, 3_600_000)
-    assert hour.n_samples.tolist() == [len(recall)] * 2
-    assert (hour.values[:, 2] / hour.n_samples).tolist() == pytest.approx([mean, 0.25])
+    for number, wanted in ((2, mean), (3, 0.25)):
+        at_ms, figures = buckets.read_row(store, "hour", "sources", 0, 3_600_000, number)
+        assert at_ms.tolist() == [0]
+        assert figures[0, 2] == pytest.approx(wanted)
 
 
 def test_partitions_and_workers_are_added_up(open_corpus: Open, clock: ManualClock) -> None:
