@@ -9,6 +9,7 @@ from the feed of changes, which reaches further back than the log but has no pol
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -51,7 +52,7 @@ from recrawl.shard import (
 )
 from recrawl.shard.events import SCHEMA_ID
 from recrawl.shard.explain import Explanation
-from recrawl.store import Names, Store
+from recrawl.store import Cursor, Names, Store
 
 __all__ = [
     "CHANGES_READ_MAX",
@@ -69,10 +70,9 @@ __all__ = [
 EVENTS_MAX = 100_000
 """Largest number of polls, of signals and of orders in a history; the oldest are dropped."""
 CHANGES_READ_MAX = 2_000_000
-"""Number of changes of the feed that are searched."""
+"""Number of changes of the feed that are searched, the newest first."""
 PAGES_REPLAYED_MAX = 100_000
 """Number of pages of a partition up to which a history with a limit replays the log."""
-_CHANGES_PER_READ = 10_000
 # Kinds of records that can be about a page or have the time, of the shard and of the node.
 _SCHEMAS_READ = frozenset(
     {SCHEMA_ID[kind] for kind in (Outcomes, Signals, Ordered, PagesRemoved, LeasesReleased)}
@@ -444,20 +444,14 @@ def _rows_of(happening: LogEntry, page: int) -> CountArray:
 
 def _changes_before(store: Store, page: int, position: int) -> tuple[EarlierChange, ...]:
     """Return the changes of a page that are in the feed and before a position of the log."""
-    found: deque[EarlierChange] = deque(maxlen=EVENTS_MAX)
-    after = store.first_change
-    for _ in range(CHANGES_READ_MAX // _CHANGES_PER_READ):
-        changes = store.changes(after, _CHANGES_PER_READ)
-        for change in changes:
-            # A cursor is the place after its change, in the same record or a later one.
-            if change.cursor.position >= position:
-                return tuple(found)
-            if change.page == page:
-                found.append(EarlierChange(change.at_ms, Transition(change.transition)))
-        if len(changes) < _CHANGES_PER_READ:
-            break
-        after = changes[-1].cursor
-    return tuple(found)
+    newest = store.changes_of_page(
+        page, Cursor(position, 0), n_read_max=CHANGES_READ_MAX, before=True
+    )
+    found = [
+        EarlierChange(change.at_ms, Transition(change.transition))
+        for change in islice(newest, EVENTS_MAX)
+    ]
+    return tuple(reversed(found))
 
 
 def _first_ms(partition: Partition) -> int:
