@@ -145,12 +145,15 @@ def read_plan(corpus: Any, place: int | None, targets: Sequence[str]) -> PlanVie
     targets
         Targets such as ``95 % of /product/* under 6 h``.
     """
-    found: CorpusPlan = corpus.plan_targets(targets)
+    # Targets take most of the time, and the ends of the slider do not depend on them.
+    found: CorpusPlan = corpus.plan_targets(targets if place is None else [])
     own = found.budget_per_hour
     ends = _slider_ends(found, own)
     own_place = None if own is None else slider_place(own, ends)
     if place is not None and place != own_place:
         found = corpus.plan_targets(targets, budget_per_hour=budget_at(place, ends))
+    elif place is not None and targets:
+        found = corpus.plan_targets(targets)
     return _view_of(found, ends)
 
 
