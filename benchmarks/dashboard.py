@@ -6,6 +6,7 @@ five seconds.
 """
 
 import json
+import multiprocessing
 import subprocess
 import sys
 import tempfile
@@ -152,11 +153,31 @@ def _load(base: str, seconds: float) -> list[float]:
 def _viewers(
     base: str, paths: list[str], answers: dict[str, list[float]], n_viewers: int
 ) -> Iterator[None]:
-    """Let viewers open all pages every few seconds meanwhile."""
-    stopping = threading.Event()
+    """Let viewers open all pages every few seconds meanwhile, from a process of their own."""
+    if not n_viewers:
+        yield
+        return
+    spawn = multiprocessing.get_context("spawn")
+    begun, stopping, found = spawn.Event(), spawn.Event(), spawn.SimpleQueue()
+    process = spawn.Process(target=_view, args=(base, paths, n_viewers, begun, stopping, found))
+    process.start()
+    begun.wait()
+    try:
+        yield
+    finally:
+        stopping.set()
+        for path, times in found.get().items():
+            answers[path] += times
+        process.join()
+
+
+def _view(
+    base: str, paths: list[str], n_viewers: int, begun: Any, stopping: Any, found: Any
+) -> None:
+    answers: dict[str, list[float]] = {path: [] for path in paths}
 
     def view(number: int) -> None:
-        stopping.wait(_REFRESH_SECONDS * number / max(n_viewers, 1))
+        stopping.wait(_REFRESH_SECONDS * number / n_viewers)
         while not stopping.is_set():
             began = time.monotonic()
             for path in paths:
@@ -166,9 +187,7 @@ def _viewers(
     threads = [threading.Thread(target=view, args=(i,)) for i in range(n_viewers)]
     for thread in threads:
         thread.start()
-    try:
-        yield
-    finally:
-        stopping.set()
-        for thread in threads:
-            thread.join()
+    begun.set()
+    for thread in threads:
+        thread.join()
+    found.put(answers)
