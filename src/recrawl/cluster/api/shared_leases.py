@@ -184,7 +184,8 @@ class SharedLeases:
             if not isinstance(found, Exception):
                 n_before = lease.n_given.get(worker, 0)
                 lease.n_given[worker] = n_before + len(found)
-                lease.orders += found
+                known = {order.handle for order in lease.orders}
+                lease.orders += [order for order in found if order.handle not in known]
                 if found.shortfall is not None:
                     lease.shortfalls[worker] = _without_own(found.shortfall, n_before)
                 if len(found) >= n and lease.n_asked[worker] < _ASKED_MAX:
@@ -278,7 +279,8 @@ class SharedLeases:
     ) -> list[Order]:
         """Return the orders that an earlier attempt got and that are still held."""
         options = options._replace(with_shortfall=False)
-        orders: list[Order] = []
+        # While a partition moves, its old owner and its new one both know its orders.
+        orders: dict[int, Order] = {}
         for number in range(_ASKED_MAX):
             found = await asyncio.gather(
                 *(
@@ -290,10 +292,11 @@ class SharedLeases:
             for one in found:
                 if isinstance(one, RequestKeyReused):
                     raise one
-                orders += () if isinstance(one, Exception) else one
+                if not isinstance(one, Exception):
+                    orders |= {order.handle: order for order in one}
             if len(orders) == n_before:
                 break
-        return orders
+        return [*orders.values()]
 
 
 def _do_nothing(_: Orders) -> None:

@@ -1,11 +1,18 @@
 """A request with an idempotency key that is repeated at another worker has its effect once."""
 
+import asyncio
+
 import pytest
 
 from recrawl.client import Client
 from recrawl.client.request_keys import new_request_key
+from recrawl.cluster.api.owners import Owner
+from recrawl.cluster.api.shared_leases import SharedLeases, _Asked, _Lease, _Options
 from recrawl.corpus import RowStatus
 from recrawl.errors import RequestKeyReused
+from recrawl.messages.leases import Orders
+from recrawl.messages.orders import Order
+from recrawl.node.records import RequestKey
 from tests.unit.cluster.api.workers import Workers
 
 pytestmark = pytest.mark.slow_without_jit
@@ -96,3 +103,31 @@ def test_only_a_lease_that_may_be_a_repetition_asks_what_was_given_before(
         again = client.lease(30, request=key)
         assert {one.handle for one in again} == {one.handle for one in first}
     assert len({one.handle for one in [*orders, *first]}) == 60
+
+
+def test_orders_that_an_old_and_a_new_owner_know_are_handed_out_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """While a partition moves, both answer a repeated lease with its orders."""
+    leases = object.__new__(SharedLeases)
+    order = Order(*[None] * len(Order._fields))._replace(handle=7)  # type: ignore[arg-type]
+    asked: list[RequestKey] = []
+
+    async def call(_: object, n: int, request: RequestKey, *more: object, **how: object) -> Orders:
+        asked.append(request)
+        return Orders([order, order._replace(handle=8)] if len(asked) <= 2 else [])
+
+    monkeypatch.setattr(leases, "_call", call)
+    options = _Options(None, exact=False, run=None, with_shortfall=True)
+    held = asyncio.run(leases._find_held([None, None], RequestKey(b"key", b""), options))
+    assert [one.handle for one in held] == [7, 8]
+
+
+def test_an_order_that_two_workers_give_is_in_a_lease_once() -> None:
+    leases, lease = object.__new__(SharedLeases), _Lease()
+    order = Order(*[None] * len(Order._fields))._replace(handle=7)  # type: ignore[arg-type]
+    other = Owner("b", "http://b/", 1)
+    lease.n_asked = {None: 1, other: 1}
+    given = [_Asked(None, 1, Orders([order])), _Asked(other, 1, Orders([order]))]
+    asyncio.run(leases._take(given, lease))
+    assert [one.handle for one in lease.orders] == [7]
