@@ -81,8 +81,8 @@ def _open_first(folder: Path) -> list[RestoreSource]:
             f"the corpus in {folder} has no shared storage (snapshots.shared). Use `recrawl "
             "restore` without --at to restore a backup."
         )
-    log = _open_log(folder, config, None if shape is None else shape.corpus_id)
     corpus_id = None if shape is None else shape.corpus_id
+    log = _open_log(folder, config, corpus_id)
     if corpus_id is None and log is not None:
         corpus_id = log.corpus_id
     if corpus_id is None:

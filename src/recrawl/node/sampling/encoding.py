@@ -191,36 +191,36 @@ def find_row(
     alike: dict[tuple[bytes, int], list[int]] = {}
     for i, data in enumerate(tables):
         alike.setdefault((data[: _HEAD.size], len(data)), []).append(i)
-    index, n_samples, values = [], [], []
+    parts = [(np.empty(0, np.int64), np.empty(0), np.empty((0, COLUMNS[part])))]
     for (head, n_bytes), places in alike.items():
+        some = [tables[i] for i in places]
         if _is_plain(head, n_bytes):
-            _, _, n_columns, n_rows = _HEAD.unpack(head)
-            joined = np.frombuffer(b"".join(tables[i] for i in places), np.uint8)
-            body = joined.reshape(len(places), n_bytes)[:, _HEAD.size :]
-            matrix = np.ascontiguousarray(body).view("<f8").reshape(-1, n_columns + 2, n_rows)
-            which, row = np.nonzero(matrix[:, 0] == number)
-            found = matrix[which, :, row]
-            n_known = min(n_columns, COLUMNS[part])
-            known = np.zeros((which.size, COLUMNS[part]))
-            known[:, :n_known] = found[:, 2 : 2 + n_known]
-            index.append(np.array(places, np.int64)[which])
-            n_samples.append(found[:, 1])
-            values.append(known)
+            which, n_samples, values = _find_in_plain(head, some, part, number)
+            parts.append((np.array(places, np.int64)[which], n_samples, values))
             continue
-        for i in places:
-            rows = unpack_rows(tables[i], part)
+        for i, data in zip(places, some, strict=True):
+            rows = unpack_rows(data, part)
             row = np.flatnonzero(rows.number == number)
-            index.append(np.full(row.size, i, np.int64))
-            n_samples.append(rows.n_samples[row])
-            values.append(rows.values[row])
-    if not index:
-        return np.empty(0, np.int64), np.empty(0), np.empty((0, COLUMNS[part]))
-    order = np.argsort(np.concatenate(index), kind="stable")
-    return (
-        np.concatenate(index)[order],
-        np.concatenate(n_samples)[order],
-        np.concatenate(values)[order],
-    )
+            parts.append((np.full(row.size, i, np.int64), rows.n_samples[row], rows.values[row]))
+    index, n_samples, values = (np.concatenate(column) for column in zip(*parts, strict=True))
+    order = np.argsort(index, kind="stable")
+    return index[order], n_samples[order], values[order]
+
+
+def _find_in_plain(
+    head: bytes, tables: Sequence[bytes], part: str, number: int
+) -> tuple[NDArray[np.int64], FloatArray, FloatArray]:
+    """Do what `find_row` does, for tables with the same head that are not compressed."""
+    _, _, n_columns, n_rows = _HEAD.unpack(head)
+    joined = np.frombuffer(b"".join(tables), np.uint8).reshape(len(tables), -1)
+    body = np.ascontiguousarray(joined[:, _HEAD.size :])
+    matrix = body.view("<f8").reshape(-1, n_columns + 2, n_rows)
+    which, row = np.nonzero(matrix[:, 0] == number)
+    found = matrix[which, :, row]
+    values = np.zeros((which.size, COLUMNS[part]))
+    n_known = min(n_columns, COLUMNS[part])
+    values[:, :n_known] = found[:, 2 : 2 + n_known]
+    return which, found[:, 1], values
 
 
 def _is_plain(head: bytes, n_bytes: int) -> bool:
