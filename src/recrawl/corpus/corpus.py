@@ -69,6 +69,7 @@ from recrawl.node.content.bodies import BodyReader
 from recrawl.node.durability.corpus_format import CorpusFormat
 from recrawl.node.durability.log_damage import write_log_ends
 from recrawl.node.durability.log_opening.successor import find_successor
+from recrawl.node.durability.partition_moves import PartitionMoves
 from recrawl.node.durability.recovery import (
     Partition,
     identity_entry,
@@ -230,13 +231,12 @@ class Corpus:
             small_calls,
             self.old_handles,
         )
-        self._is_closed = False
+        self._moves = PartitionMoves()
+        self._split_lock = ProcessLock(threading.RLock())
         self._written = WrittenVersion()
         for node in nodes:
             node.written = self._written
         self._standbys = Standbys(find_partition, self._snapshotter, clock, self._written)
-        # While a partition is opened or closed.
-        self._opening_lock = ProcessLock(threading.RLock())
         self._begun_with: tuple[bool, CorpusConfig] = False, config
         self.is_reader = is_reader
         self._fork_watch = _ForkWatch(self)
@@ -307,8 +307,8 @@ class Corpus:
             Number of the partition.
         """
         check_partition(partition, self.nodes.n_partitions)
-        with self._opening_lock:
-            self._check_can_move()
+        self._check_can_move()
+        with self._moves.move(partition):
             if partition in self.nodes:
                 return
             is_prepared = partition in self._standbys
@@ -356,8 +356,8 @@ class Corpus:
             Number of the partition.
         """
         check_partition(partition, self.nodes.n_partitions)
-        with self._opening_lock:
-            self._check_can_move()
+        self._check_can_move()
+        with self._moves.move(partition):
             if partition in self._standbys:
                 return
             if partition in self.nodes:
@@ -367,13 +367,17 @@ class Corpus:
                 self._standbys.add(Standby(node, files), has_snapshots=True)
                 self._split_budget_again(None)
                 return
-        # Without the lock: it may take minutes, and other partitions are opened meanwhile.
+        # Not as a move: it may take minutes, and nobody who closes the corpus should wait for it.
         recovered = self._standbys.recover(partition)
-        with self._opening_lock:
-            if self._is_closed or partition in self.nodes or partition in self._standbys:
+        is_kept = False
+        try:
+            with self._moves.move(partition):
+                if partition not in self.nodes and partition not in self._standbys:
+                    self._standbys.add(recovered)
+                    is_kept = True
+        finally:
+            if not is_kept:
                 recovered.node.close()
-                return
-            self._standbys.add(recovered)
 
     def follow_standby(self, partition: int) -> float:
         """Apply what the log of a standby has now; return the seconds that this took.
@@ -400,7 +404,7 @@ class Corpus:
         partition
             Number of the partition.
         """
-        with self._opening_lock:
+        with self._moves.move(partition):
             self._standbys.close(partition)
 
     def standby_lags(self) -> dict[int, float]:
@@ -488,8 +492,8 @@ class Corpus:
         PartitionAway
             If it is not open in this process.
         """
-        with self._opening_lock:
-            self._check_can_move()
+        self._check_can_move()
+        with self._moves.move(partition):
             node = self.nodes[partition]
             if snapshot:
                 with suppress(RecrawlError, OSError):  # the log has everything
@@ -509,7 +513,7 @@ class Corpus:
         del self._namers[partition], self._partitions_on_disk[partition]
 
     def _check_can_move(self) -> None:
-        if self._is_closed:
+        if self._moves.is_closed:
             raise RecrawlError("the corpus is closed")
         if self.is_reader:
             raise RecrawlError("the corpus is open for reading only; open it without read_only")
@@ -521,7 +525,7 @@ class Corpus:
 
     def _split_budget_again(self, opened: Node | None) -> None:
         try:
-            with self.nodes.use_all():
+            with self._split_lock, self.nodes.use_all():
                 self._budget_split.follow_partitions(opened)
         except RecrawlError as error:
             logger.warning("the budget is split among partitions later: %s", error)
@@ -535,10 +539,8 @@ class Corpus:
 
     def close(self) -> None:
         """Close the corpus.  The effect of every call that has returned is already on disk."""
-        with self._opening_lock:
-            if self._is_closed:
-                return
-            self._is_closed = True
+        if not self._moves.close():
+            return
         self._scrubber.stop()
         self._snapshotter.stop()
         self._bodies.close()
@@ -569,8 +571,8 @@ class Corpus:
 
     def snapshot(self) -> None:
         """Take a snapshot of every partition now; recrawl also takes them by itself."""
-        if self.is_reader or self._is_closed:
-            state = "is closed" if self._is_closed else "was opened with read_only=True"
+        if self.is_reader or self._moves.is_closed:
+            state = "is closed" if self._moves.is_closed else "was opened with read_only=True"
             raise RecrawlError(f"a snapshot cannot be taken: the corpus {state}")
         self._snapshotter.take_all()
 

@@ -288,3 +288,35 @@ def test_a_standby_takes_over_what_its_dead_owner_had_leased(
         assert left.lease(100).shortfall is not None
         reported = right.report([Outcome(handle=one.handle, digest=DIGEST) for one in orders])
         assert (reported.rows == DONE).all()
+
+
+def test_a_claim_does_not_wait_for_a_move_of_another_partition(
+    tmp_path: Path, config: CorpusConfig, clock: ManualClock
+) -> None:
+    with recrawl.open(tmp_path / "one", config, clock=clock, partitions=[1]) as one:
+        one.stand_by(2)
+        is_used, is_over, done = threading.Event(), threading.Event(), threading.Event()
+
+        def use() -> None:
+            with one.nodes.use(1):
+                is_used.set()
+                is_over.wait(60)
+
+        def step_down() -> None:
+            one.stand_by(1)
+            done.set()
+
+        threads = [threading.Thread(target=work) for work in (use, step_down)]
+        threads[0].start()
+        is_used.wait(60)
+        threads[1].start()
+        while 1 in one.nodes:  # the step down waits for the call from now on
+            time.sleep(0.01)
+        one.open_partition(2)
+        assert not done.is_set()
+        assert one.open_partitions() == [2]
+        is_over.set()
+        for thread in threads:
+            thread.join()
+        assert done.is_set()
+        assert [*one.standby_lags()] == [1]
