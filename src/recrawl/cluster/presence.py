@@ -4,6 +4,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from recrawl.cluster.control_topic import ControlLog
@@ -86,7 +87,8 @@ class Presence:
         if now - self._beat_at >= BEAT_SECONDS and self.replaced_by is None:
             # Not the time at which it was due: after a pause no heartbeats are sent to catch up.
             self._beat_at = now
-            self._log.publish(self._key, self._describe().to_bytes())
+            own = replace(self._describe(), started_at_ms=self._membership.start[0])
+            self._log.publish(self._key, own.to_bytes())
         for key, message in self._log.read():
             heartbeat = heartbeat_of(key, message)
             if heartbeat is not None:
@@ -125,7 +127,7 @@ class Presence:
             last = Heartbeat(
                 worker=own.worker,
                 instance=own.instance,
-                started_at_ms=own.started_at_ms,
+                started_at_ms=self._membership.start[0],
                 version=own.version,
                 is_leaving=True,
                 reads_version=own.reads_version,
