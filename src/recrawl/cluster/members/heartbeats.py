@@ -51,6 +51,10 @@ class Heartbeat:
         Version of the records that it appends.
     reads_log
         Whether it can read all logs; False if it has met records that a newer version wrote.
+    sent_at_ms
+        Time at which it was sent, by the clock of the machine; 0 if the version does not say.
+    clock_ahead_seconds
+        Seconds by which this clock is ahead of most others, if it therefore cannot own partitions.
     """
 
     worker: str
@@ -66,6 +70,8 @@ class Heartbeat:
     reads_version: int = 1
     writes_version: int = 1
     reads_log: bool = True
+    sent_at_ms: int = 0
+    clock_ahead_seconds: float = 0.0
 
     @property
     def start(self) -> tuple[int, str]:
@@ -91,6 +97,8 @@ class Heartbeat:
             "reads_version": self.reads_version,
             "writes_version": self.writes_version,
             "reads_log": self.reads_log,
+            "sent_at_ms": self.sent_at_ms,
+            "clock_ahead_seconds": round(self.clock_ahead_seconds, 3),
         }
         return json.dumps(fields, separators=(",", ":")).encode()
 
@@ -123,6 +131,8 @@ class Heartbeat:
                 reads_version=max(int(found.get("reads_version", 1)), 1),
                 writes_version=max(int(found.get("writes_version", 1)), 1),
                 reads_log=found.get("reads_log") is not False,
+                sent_at_ms=_number(found.get("sent_at_ms", 0)),
+                clock_ahead_seconds=float(found.get("clock_ahead_seconds", 0.0)),
             )
         except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
             return None
