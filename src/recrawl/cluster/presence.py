@@ -4,9 +4,11 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from recrawl.cluster.control_topic import ControlLog
+from recrawl.cluster.members.clocks import ClockComparison
 from recrawl.cluster.members.heartbeats import Heartbeat
 from recrawl.cluster.members.membership import Members, Membership
 from recrawl.errors import LedgerError
@@ -40,6 +42,8 @@ class Presence:
         Function that gets the keys and messages that are no heartbeats, in the order of the log.
     monotonic
         Clock that never jumps, in seconds.
+    wall_ms
+        Clock of the machine, in milliseconds since 1970, which is compared with those of others.
     """
 
     def __init__(
@@ -49,7 +53,10 @@ class Presence:
         hear_other: Callable[[str, bytes], None] | None = None,
         *,
         monotonic: Callable[[], float] = time.monotonic,
+        wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
+        self._wall_ms = wall_ms
+        self._clocks = ClockComparison()
         self._log = log
         self._describe = describe
         self._hear_other = hear_other
@@ -72,6 +79,11 @@ class Presence:
         """A later start of a worker with the same name; this one should end."""
         return self._membership.replaced_by
 
+    @property
+    def clock_ahead_seconds(self) -> float:
+        """Seconds by which the clock is ahead of most others; 0 if it agrees with enough."""
+        return self._clocks.ahead_seconds
+
     def n_pages_of(self, partition: int) -> int:
         """Return the number of pages of a partition; see `Membership.n_pages_of`."""
         return self._membership.n_pages_of(partition)
@@ -86,11 +98,20 @@ class Presence:
         if now - self._beat_at >= BEAT_SECONDS and self.replaced_by is None:
             # Not the time at which it was due: after a pause no heartbeats are sent to catch up.
             self._beat_at = now
-            self._log.publish(self._key, self._describe().to_bytes())
+            own = replace(
+                self._describe(),
+                started_at_ms=self._membership.start[0],
+                sent_at_ms=self._wall_ms(),
+            )
+            self._log.publish(self._key, own.to_bytes())
         for key, message in self._log.read():
             heartbeat = heartbeat_of(key, message)
             if heartbeat is not None:
                 self._membership.hear(heartbeat, self._monotonic())
+                if key != self._key:
+                    self._clocks.hear(heartbeat, is_own=False)
+                elif heartbeat.start == self._membership.start:
+                    self._clocks.hear(heartbeat, is_own=True)
             elif self._hear_other is not None and not key.startswith(_KEY):
                 self._hear_other(key, message)
         self._members = self._membership.members(self._monotonic())
@@ -125,7 +146,7 @@ class Presence:
             last = Heartbeat(
                 worker=own.worker,
                 instance=own.instance,
-                started_at_ms=own.started_at_ms,
+                started_at_ms=self._membership.start[0],
                 version=own.version,
                 is_leaving=True,
                 reads_version=own.reads_version,

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -20,7 +21,7 @@ from recrawl.cluster.api.owners import TableOfOwners, owners_of, standbys_of
 from recrawl.cluster.api.receiving import ForwardedRequests
 from recrawl.cluster.api.worker_calls import WorkerCalls
 from recrawl.cluster.api.worker_metrics import read_cluster_metrics
-from recrawl.cluster.members.heartbeats import Heartbeat, check_name
+from recrawl.cluster.members.heartbeats import Heartbeat, check_address, check_name
 from recrawl.cluster.view import open_control
 from recrawl.cluster.worker import Worker
 from recrawl.corpus import Corpus, CorpusConfig, open_corpus
@@ -117,6 +118,13 @@ def run_worker(
         Further arguments of `recrawl.service.serve_corpora`, such as ``host`` and ``port``.
     """
     check_name(worker)
+    if address is not None:
+        check_address(address)
+    elif _is_any_host(str(serving.get("host", ""))):
+        raise ConfigError(
+            "this worker listens on all addresses of the machine (--host), so it must be given the "
+            "one at which other workers reach it, such as --address http://10.1.0.7:8377/"
+        )
     shared_keys = ClusterKeys(keys)
     identity = Heartbeat(
         worker=worker,
@@ -133,6 +141,14 @@ def run_worker(
             return
         # Clients and other workers know this one by its port.
         serving["port"] = urlsplit(url).port
+
+
+def _is_any_host(host: str) -> bool:
+    """Return whether a server with this host listens on all addresses of its machine."""
+    try:
+        return ip_address(host).is_unspecified
+    except ValueError:
+        return False  # a name
 
 
 class _LayoutWatch:

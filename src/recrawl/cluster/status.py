@@ -13,6 +13,7 @@ from recrawl.cluster.members.membership import GAP_SECONDS_MAX
 from recrawl.cluster.placement import PlacementRules
 from recrawl.cluster.presence import BEAT_SECONDS, heartbeat_of
 from recrawl.cluster.rules import OperatorRules
+from recrawl.units import seconds_text
 
 __all__ = ["ClusterStatus", "PartitionStatus", "observe_cluster"]
 
@@ -70,7 +71,12 @@ class ClusterStatus:
         found += [
             f"{one.worker} cannot own partitions: its disk is full."
             for one in self.workers
-            if not one.can_own and one.reads_log
+            if not one.can_own and one.reads_log and not one.clock_ahead_seconds
+        ]
+        found += [
+            f"{one.worker} cannot own partitions: its clock is {_difference(one)} most others."
+            for one in self.workers
+            if one.clock_ahead_seconds
         ]
         found += [
             f"{one.worker} cannot read the log, because a newer version wrote to it: upgrade it."
@@ -84,6 +90,11 @@ class ClusterStatus:
             lowest = min(one.reads_version for one in self.workers)
             found.append(f"All write version {lowest} of the log's records until all are upgraded.")
         return found
+
+
+def _difference(worker: Heartbeat) -> str:
+    seconds = worker.clock_ahead_seconds
+    return f"{seconds_text(abs(seconds))} {'ahead of' if seconds > 0 else 'behind'}"
 
 
 def _numbers(partitions: list[int]) -> str:

@@ -42,6 +42,7 @@ from recrawl.errors import (
 )
 from recrawl.messages.cluster_metrics import MOVE_RESULTS, MoveCount
 from recrawl.messages.partitions import OwnedPartition
+from recrawl.units import seconds_text
 
 __all__ = ["LEAVE_SECONDS_MAX", "OwnedCorpus", "Worker"]
 
@@ -94,6 +95,10 @@ class OwnedCorpus(Protocol):
         """Return the seconds by which each copy is behind."""
         ...
 
+    def follow_clock(self) -> None:
+        """Follow the system clock as it is now, even if that is earlier than before."""
+        ...
+
     def tick(self, partition: int) -> None:
         """Read claims of others, among other things."""
         ...
@@ -131,6 +136,8 @@ class Worker:
         should end.
     monotonic
         Clock that never jumps, in seconds.
+    wall_ms
+        Clock of the machine, in milliseconds since 1970.
     upgrade_seconds
         Time for which all workers must have read a newer version of records before this one writes
         it.
@@ -152,6 +159,7 @@ class Worker:
         on_members: Callable[[Members], None] = lambda _: None,
         on_replaced: Callable[[], None] = lambda: None,
         monotonic: Callable[[], float] = time.monotonic,
+        wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         upgrade_seconds: float = UPGRADE_SECONDS,
         restores: Executor | None = None,
         claims: Executor | None = None,
@@ -176,6 +184,7 @@ class Worker:
         self._lock = threading.Lock()
         self._is_leaving = False
         self._is_able = True
+        self._clock_ahead_seconds = 0.0
         self._reads_log = True
         self._version = VersionToWrite(upgrade_seconds)
         corpus.set_records_version(self._version.number)
@@ -189,7 +198,9 @@ class Worker:
             self.quotas = WorkerQuotas(quotas, n_partitions, log.publish, monotonic=monotonic)
         self.hosts = None if hosts is None else WorkerHosts(hosts, now_ms, log.publish)
         """This worker's part in the turns of split hosts; None if there are none."""
-        self.presence = Presence(log, self._describe, self._hear, monotonic=monotonic)
+        self.presence = Presence(
+            log, self._describe, self._hear, monotonic=monotonic, wall_ms=wall_ms
+        )
 
     # ------------------------------------------------------------------ what others are told
 
@@ -202,6 +213,7 @@ class Worker:
             is_leaving=self._is_leaving,
             writes_version=self._version.number,
             reads_log=self._reads_log,
+            clock_ahead_seconds=self._clock_ahead_seconds,
         )
 
     def _hear(self, key: str, message: bytes) -> None:
@@ -250,7 +262,8 @@ class Worker:
             logger.error("another worker named %s was started, so this one ends", self.name)
             on_replaced()
         now = self._monotonic()
-        self._is_able = self._reads_log and self._can_own()
+        self._compare_clocks()
+        self._is_able = self._reads_log and not self._clock_ahead_seconds and self._can_own()
         self._choose_version(members, now)
         self._place(members)
         with self._lock:
@@ -269,6 +282,22 @@ class Worker:
         for move in moves:
             executor = self._restores if move.kind is MoveKind.FOLLOW else self._claims
             executor.submit(self._make, move)
+
+    def _compare_clocks(self) -> None:
+        """Own no partitions while the clock of this machine differs from most others."""
+        before, ahead = self._clock_ahead_seconds, self.presence.clock_ahead_seconds
+        self._clock_ahead_seconds = ahead
+        if ahead and not before:
+            logger.error(
+                "the clock of this machine is %s %s those of most workers, so this one owns no "
+                "partitions until it is set",
+                seconds_text(abs(ahead)),
+                "ahead of" if ahead > 0 else "behind",
+            )
+        elif before and not ahead:
+            # Otherwise it would log the time of the wrong clock with its next claim.
+            self._corpus.follow_clock()
+            logger.warning("the clock of this machine agrees with those of the other workers now")
 
     def _choose_version(self, members: Members, now: float) -> None:
         """Write the newest version of records that all workers read."""
@@ -292,6 +321,8 @@ class Worker:
         """Compute the places again, if what they follow from has changed."""
         weights = [page_weight(self.presence.n_pages_of(i)) for i in range(self._n_partitions)]
         unable = {one.worker for one in members.present if not one.can_own}
+        if self._clock_ahead_seconds:
+            unable.add(self.name)  # before the others know
         decided = self._rules.placement
         rules = PlacementRules(decided.pins, frozenset({*decided.drained, *unable}))
         given = weights, members.names, rules

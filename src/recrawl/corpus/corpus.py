@@ -619,6 +619,13 @@ class Corpus:
             self.time.restart(max((node.shard.now_ms for node in self.nodes), default=0))
             return max(before_ms - self.time.now_ms(), 0) / 1000
 
+    def follow_clock(self) -> None:
+        """Follow the system clock as it is now: it was wrong, and was set.
+
+        Time in the logs of open partitions stays, and this process does not go back behind it.
+        """
+        self.time.restart(max((node.shard.now_ms for node in self.nodes), default=0))
+
     def refresh(self) -> None:
         """Read what other processes have logged since; for a corpus opened with ``read_only``."""
         for node in self.nodes:

@@ -17,6 +17,7 @@ for a day: a worker that has read the manifest just before still finds all chunk
     <corpus id>/chunks/3f/3f09…                                          8 MiB or less
     <corpus id>/0/00000000000000012345-0000000007-5d41402abc4b2a76.json  position, epoch, random
     <corpus id>/0/00000000000000000123-0000000006-9a1c55e0c6bb0317.json.removed
+    <corpus id>/damaged/3f09…                                            a chunk to send again
 """
 
 import hashlib
@@ -154,6 +155,7 @@ class SharedSnapshots:
             manifest of it.
         """
         with self._writable(saved.position):
+            self._damaged |= self._reported_chunks()
             paths = sorted(path for path in saved.folder.rglob("*") if path.is_file())
             files = [self._send_file(path, saved.folder, now_ms, on_request) for path in paths]
             manifest = {
@@ -193,7 +195,7 @@ class SharedSnapshots:
                     # What was read back before is gone now.
                     self._read_back.pop(chunks[-1], None)
                     self._write(self._chunk_path(chunks[-1]), data)
-                    self._damaged.discard(chunks[-1])
+                    self._withdraw_report(chunks[-1])
         relative = PurePosixPath(path.relative_to(folder).as_posix())
         return _SharedFile(relative, n_bytes, tuple(chunks))
 
@@ -205,6 +207,23 @@ class SharedSnapshots:
         if found.type != fs.FileType.File or found.size != n_bytes:
             return False
         return _age_hours(found, now_ms) < _RENEWED_HOURS
+
+    def _reported_chunks(self) -> set[str]:
+        """Return the chunks that somebody could not use who wanted to restore a snapshot."""
+        selector = fs.FileSelector(f"{self._corpus}/damaged", allow_not_found=True)
+        found = self._storage.get_file_info(selector)
+        return {one.base_name for one in found if _CHUNK_NAME.fullmatch(one.base_name)}
+
+    def _report_damaged(self, name: str) -> None:
+        """Tell the owner to send a chunk again: it has read it before, and would not do so soon."""
+        with suppress(OSError, pa.ArrowException):  # who only reads need not be able to write
+            self._write(f"{self._corpus}/damaged/{name}", b"")
+
+    def _withdraw_report(self, name: str) -> None:
+        if name in self._damaged:
+            self._damaged.discard(name)
+            with suppress(OSError, pa.ArrowException):
+                self._storage.delete_file(f"{self._corpus}/damaged/{name}")
 
     def _chunk_path(self, name: str) -> str:
         return f"{self._corpus}/chunks/{name[:2]}/{name}"
@@ -359,7 +378,13 @@ class SharedSnapshots:
 
     def _chunks_of(self, snapshot: SharedSnapshot, file: _SharedFile) -> Iterator[bytes]:
         for name in file.chunks:
-            yield self._read_chunk(snapshot, name)
+            try:
+                data = self._read_chunk(snapshot, name)
+            except SnapshotError:
+                if name in self._damaged:
+                    self._report_damaged(name)
+                raise
+            yield data
 
     def _read_chunk(self, snapshot: SharedSnapshot, name: str) -> bytes:
         data = self._read(self._chunk_path(name), snapshot, CHUNK_BYTES)

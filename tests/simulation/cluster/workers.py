@@ -154,6 +154,7 @@ class SimulatedWorker:
             identity,
             can_own=lambda: self.can_own,
             monotonic=self.clock.monotonic,
+            wall_ms=self.clock.wall_ms,
             quotas=self.corpus.quotas,
             restores=_LaterExecutor(self, 1_500),
             claims=_LaterExecutor(self, 150),

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from recrawl.cluster.members.heartbeats import HEARTBEAT_BYTES_MAX, Heartbeat
+from recrawl.cluster.members.heartbeats import HEARTBEAT_BYTES_MAX, Heartbeat, check_address
 from recrawl.cluster.members.membership import WORKERS_MAX, Membership
 from recrawl.messages.partitions import OwnedPartition
 
@@ -102,6 +102,19 @@ def test_a_later_start_takes_the_place_of_an_earlier_one(reader: Reader) -> None
     assert reader.hear_for(8, beat("a", start=2), beat("a"))[1]
 
 
+def test_the_clock_of_an_earlier_start_may_have_been_ahead() -> None:
+    reader = Reader()
+    old = beat("a", start=3_600_000)
+    reader.hear(old, beat("b"), beat("a"))
+    assert reader.membership.replaced_by is None
+    assert reader.membership.start == (3_600_001, "a-1")
+    again = Heartbeat(worker="a", instance="a-1", started_at_ms=reader.membership.start[0])
+    assert reader.hear_for(7, again, beat("b")) == (("a", "b"), False)
+    later = beat("a", start=3_600_002)
+    reader.hear(again, later)
+    assert reader.membership.replaced_by == later
+
+
 def test_a_heartbeat_is_read_as_it_was_written() -> None:
     heartbeat = Heartbeat(
         worker="wörker 1",
@@ -128,6 +141,9 @@ def test_a_heartbeat_is_read_as_it_was_written() -> None:
         {"instance": None},
         {"started_at_ms": "soon"},
         {"started_at_ms": 1e400},
+        {"started_at_ms": 1 << 63},
+        {"owned": {"1": [1, 10**400]}},
+        {"owned": {"1": [1 << 63, 1]}},
         {"owned": [1, 2]},
         {"owned": {"a": [1, 2]}},
         {"owned": {"1": [1]}},
@@ -148,6 +164,38 @@ def test_a_message_that_is_no_heartbeat_is_ignored(change: dict[str, object]) ->
 def test_bytes_that_are_no_heartbeat_are_ignored(message: bytes) -> None:
     assert Heartbeat.from_bytes(message) is None
     assert Heartbeat.from_bytes(beat("a").to_bytes() + b" " * HEARTBEAT_BYTES_MAX) is None
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "10.1.0.7:8377",
+        "http://[::1",
+        "http://",
+        "ftp://10.1.0.7/",
+        "http://10.1.0.7:99999/",
+        "http://10.1.0.7:0/",
+        "http://user:password@10.1.0.7/",
+        "http://10.1.0.7/?a=b",
+        "http://10.1.0.7/\n",
+        "http://10.1. 0.7/",
+    ],
+)
+def test_an_address_that_cannot_be_called_counts_as_none(address: str) -> None:
+    with pytest.raises(ValueError, match=r"such as http://10\.1\.0\.7:8377/, got"):
+        check_address(address)
+    fields = {**json.loads(beat("a").to_bytes()), "address": address}
+    assert Heartbeat.from_bytes(json.dumps(fields).encode()) == beat("a")
+
+
+@pytest.mark.parametrize(
+    "address", ["http://10.1.0.7:8377/", "https://a.example", "http://[::1]:1"]
+)
+def test_the_url_of_a_server_is_an_address(address: str) -> None:
+    fields = {**json.loads(beat("a").to_bytes()), "address": check_address(address)}
+    found = Heartbeat.from_bytes(json.dumps(fields).encode())
+    assert found is not None
+    assert found.address == address
 
 
 def test_the_number_of_workers_is_limited() -> None:

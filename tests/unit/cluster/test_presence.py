@@ -68,6 +68,55 @@ def test_a_worker_beats_once_a_second_and_never_to_catch_up() -> None:
     assert len(wires.messages) <= 12
 
 
+def test_a_worker_starts_again_after_its_clock_was_set_back() -> None:
+    wires, now = Wires(), 50.0
+
+    def start(name: str, clock_ms: int) -> Presence:
+        own = Heartbeat(worker="a", instance=name, started_at_ms=clock_ms)
+        return Presence(wires.connect(), lambda: own, monotonic=lambda: now)
+
+    ahead, true = start("ahead", 3_600_000), start("true", 1)
+
+    def run(*some: Presence) -> None:
+        nonlocal now
+        for _ in range(80):
+            now += 0.1
+            for one in some:
+                one.step()
+
+    run(ahead)
+    run(true)
+    assert true.replaced_by is None
+    assert [one.instance for one in true.members.present] == ["true"]
+    assert not true.members.is_frozen
+    # The one that was started first ends, if it still runs.
+    run(ahead, true)
+    assert true.replaced_by is None
+    assert ahead.replaced_by is not None
+    true.stop()
+    goodbye = Heartbeat.from_bytes(wires.messages[-1][1])
+    assert goodbye is not None
+    assert goodbye.start == (3_600_001, "true")
+
+
+def test_of_two_that_start_at_once_with_one_name_one_remains() -> None:
+    now = 50.0
+
+    def start(wires: Wires, name: str, clock_ms: int) -> Presence:
+        own = Heartbeat(worker="a", instance=name, started_at_ms=clock_ms)
+        return Presence(wires.connect(), lambda: own, monotonic=lambda: now)
+
+    for n_steps_later in range(3):
+        wires = Wires()
+        first, second = start(wires, "first", 9), start(wires, "second", 1)
+        for step in range(40):
+            now += 0.1
+            first.step()
+            if step >= n_steps_later:
+                second.step()
+        assert sorted(one.replaced_by is None for one in (first, second)) == [False, True]
+
+
 def test_workers_find_each_other_and_part() -> None:
     wires, now = Wires(), 50.0
     logs = [wires.connect() for _ in range(3)]

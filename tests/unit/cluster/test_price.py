@@ -1,5 +1,6 @@
 """Workers agree on quotas through messages alone."""
 
+import json
 from math import inf, isnan
 
 import numpy as np
@@ -159,6 +160,17 @@ def test_messages_survive_their_way_through_bytes() -> None:
     assert DemandMessage.from_bytes(demand.to_bytes()) == demand
     assert QuotaMessage.from_bytes(quotas.to_bytes()) == quotas
     assert BudgetMessage.from_bytes(told.to_bytes()) == told
+
+
+def test_numbers_that_cannot_be_true_are_no_messages() -> None:
+    demand = DemandMessage(
+        partition=1, epoch=2, serial=9, per_second=0.1, heard=RecordId(1, 4), demand=CHEAP
+    )
+    for field in ("epoch", "serial", "n_pages"):
+        fields = {**json.loads(demand.to_bytes()), field: 10**400}
+        assert DemandMessage.from_bytes(json.dumps(fields).encode()) is None
+    fields = {**json.loads(demand.to_bytes()), "heard": [10**400, 0]}
+    assert DemandMessage.from_bytes(json.dumps(fields).encode()) is None
 
 
 @pytest.mark.parametrize("key", ["demand/0", "demand/x", "demand/9", QUOTAS_KEY, BUDGET_KEY])

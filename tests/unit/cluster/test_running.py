@@ -150,3 +150,12 @@ def test_settings_that_workers_cannot_share_are_refused(
 
 def test_a_share_of_0_holds_no_hosts_out() -> None:
     running.check_worker_config(CorpusConfig.from_dict({"holdout": {"share": 0, "interval": "1d"}}))
+
+
+def test_others_must_be_able_to_reach_a_worker(tmp_path: Path) -> None:
+    keys = tmp_path / "cluster.keys"
+    for host in ("0.0.0.0", "::"):
+        with pytest.raises(ConfigError, match=r"such as --address http://10\.1\.0\.7:8377/"):
+            running.run_worker(tmp_path, worker="a", keys=keys, host=host)
+    with pytest.raises(ValueError, match=r"got '10\.1\.0\.7:8377'"):
+        running.run_worker(tmp_path, worker="a", keys=keys, host="::", address="10.1.0.7:8377")

@@ -1,5 +1,6 @@
 """What somebody sees of a cluster who only reads the control topic."""
 
+from dataclasses import replace
 from math import nan
 
 from recrawl.cluster.budget.quotas import QUOTAS_KEY, DemandMessage, QuotaMessage, RecordId
@@ -106,3 +107,16 @@ def test_budget_price_and_quotas_are_what_the_workers_said_last() -> None:
     assert (status.budget_per_second, status.price) == (10.0, 0.5)
     assert [one.quota_per_second for one in status.partitions] == [None, 6.0]
     assert Topic([record(1, nan)], beats).observe().price is None
+
+
+def test_why_a_worker_cannot_own_partitions() -> None:
+    key, _ = heartbeat("b")
+    unable = Heartbeat(worker="b", instance="1", started_at_ms=1, can_own=False)
+    for seconds, problem in (
+        (0.0, "b cannot own partitions: its disk is full."),
+        (7_200.0, "b cannot own partitions: its clock is 2 h ahead of most others."),
+        (-7_200.0, "b cannot own partitions: its clock is 2 h behind most others."),
+    ):
+        beat = replace(unable, clock_ahead_seconds=seconds).to_bytes()
+        topic = Topic([], [heartbeat("a", 0, 1), (key, beat)])
+        assert topic.observe().problems == [problem]

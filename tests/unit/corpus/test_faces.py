@@ -22,6 +22,7 @@ PRIVATE_ATTRIBUTES = {"nodes", "partitions", "time"}
 # What only workers of a cluster call, from their own threads.
 WORKERS_ONLY = {
     "close_standby",
+    "follow_clock",
     "follow_standby",
     "for_parts",
     "has_moved",

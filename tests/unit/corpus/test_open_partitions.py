@@ -221,6 +221,26 @@ def test_a_client_sees_which_outcomes_to_report_again() -> None:
     assert reported.part(1, 2).is_unavailable.all()
 
 
+def test_a_process_follows_a_clock_that_was_set_before_it_claims(
+    tmp_path: Path, config: CorpusConfig, clock: ManualClock
+) -> None:
+    wrong = ManualClock(clock.wall_ms() + 3_600_000)
+    left = recrawl.open(tmp_path / "left", config, clock=clock, partitions=range(N_PARTITIONS))
+    right = recrawl.open(tmp_path / "right", config, clock=wrong, partitions=[])
+    with left, right:
+        right.stand_by(1)
+        wrong.wall = clock.wall_ms()
+        assert right.now_ms() == clock.wall_ms() + 3_600_000
+        right.follow_clock()
+        assert right.now_ms() == clock.wall_ms()
+        right.open_partition(1)
+        assert right.nodes[1].shard.now_ms == clock.wall_ms()
+        # It never goes back behind what a log has.
+        wrong.wall -= 60_000
+        right.follow_clock()
+        assert right.now_ms() >= right.nodes[1].shard.now_ms
+
+
 def test_a_standby_follows_claims_and_steps_down_again(
     tmp_path: Path, config: CorpusConfig, clock: ManualClock
 ) -> None:

@@ -458,6 +458,31 @@ def test_a_chunk_that_is_sent_again_is_read_back_again(tmp_path: Path) -> None:
         shared.verify(again, now_ms=store.now_ms)
 
 
+def test_a_chunk_that_somebody_could_not_use_is_sent_again(tmp_path: Path) -> None:
+    store = ObjectStore()
+    owner = in_memory(store)
+    saved = take_snapshot(tmp_path / "a", 10)
+    first = owner.publish(saved, epoch=1, now_ms=store.now_ms)
+    owner.verify(first, now_ms=store.now_ms)
+    # The owner reads this chunk again in 12 hours.
+    chunk = min(one for one in store.objects if "/chunks/" in one)
+    data, at_ms = store.objects[chunk]
+    store.objects[chunk] = (_flip_byte(data), at_ms)
+    owner.verify(first, now_ms=store.now_ms)
+    other = in_memory(store)
+    with pytest.raises(SnapshotError, match="has other bytes"):
+        other.restore(first, SnapshotFolder(tmp_path / "b"))
+    reports = [one for one in store.objects if "/damaged/" in one]
+    assert len(reports) == 1
+    saved = take_snapshot(tmp_path / "a", 20)
+    second = owner.publish(saved, epoch=1, now_ms=store.now_ms)
+    assert owner.verify(second, now_ms=store.now_ms) > 0
+    assert store.objects[chunk][0] == data
+    assert not [one for one in store.objects if "/damaged/" in one]
+    for snapshot in (first, second):
+        other.restore(snapshot, SnapshotFolder(tmp_path / f"c{snapshot.position}"))
+
+
 def test_an_upload_can_be_ended(tmp_path: Path) -> None:
     store = ObjectStore()
     shared = in_memory(store)

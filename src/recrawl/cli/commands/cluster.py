@@ -83,6 +83,7 @@ def show_status(folder: Path, out: Output) -> None:
                     is_leaving=worker.is_leaving,
                     reads_log=worker.reads_log,
                     can_own=worker.can_own,
+                    has_right_clock=not worker.clock_ahead_seconds,
                     is_drained=worker.worker in status.rules.drained,
                 ),
             )
@@ -128,11 +129,15 @@ def _rate_text(per_second: float | None) -> str:
     return f"{3600 * per_second:.3g}/h"
 
 
-def _remark(*, is_leaving: bool, reads_log: bool, can_own: bool, is_drained: bool) -> str:
+def _remark(
+    *, is_leaving: bool, reads_log: bool, can_own: bool, has_right_clock: bool, is_drained: bool
+) -> str:
     if is_leaving:
         return "ends"
     if not reads_log:
         return "too old"
+    if not has_right_clock:
+        return "wrong clock"
     if not can_own:
         return "disk full"
     return "drained" if is_drained else ""

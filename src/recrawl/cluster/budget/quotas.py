@@ -28,6 +28,7 @@ QUOTAS_KEY: Final = "quotas"
 KEEP: Final = -1.0
 """Quota of a partition that goes on with what it has."""
 _BYTES_MAX: Final = 320 << 10
+_NUMBER_MAX: Final = 1 << 62
 _FORMAT: Final = 1
 
 
@@ -99,11 +100,11 @@ class DemandMessage:
                 return None
             return cls(
                 partition=int(found["partition"]),
-                epoch=int(found["epoch"]),
-                serial=int(found["serial"]),
+                epoch=_whole(found["epoch"]),
+                serial=_whole(found["serial"]),
                 per_second=_amount(found["per_second"]),
                 heard=_record_id(found["heard"]),
-                demand=Demand(int(found["n_pages"]), price, spent),
+                demand=Demand(_whole(found["n_pages"]), price, spent),
             )
         except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
             return None
@@ -192,7 +193,7 @@ class BudgetMessage:
         """Return the message in some bytes; None if this version does not understand them."""
         try:
             found = _fields(message)
-            return cls(revision=int(found["revision"]), budget=_budget(found["budget"]))
+            return cls(revision=_whole(found["revision"]), budget=_budget(found["budget"]))
         except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
             return None
 
@@ -231,7 +232,14 @@ def _amounts(found: Any, *, keep: bool = False) -> tuple[float, ...]:
 
 def _record_id(found: Any) -> RecordId:
     epoch, number = found
-    return RecordId(int(epoch), int(number))
+    return RecordId(_whole(epoch), _whole(number))
+
+
+def _whole(found: Any) -> int:
+    number = int(found)
+    if not -1 <= number <= _NUMBER_MAX:  # -1 for none
+        raise ValueError("not a number in its range")
+    return number
 
 
 def _budget_fields(budget: Budget) -> dict[str, Any]:

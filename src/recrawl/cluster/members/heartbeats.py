@@ -4,16 +4,18 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Self
+from urllib.parse import urlsplit
 
 from recrawl.messages.partitions import OwnedPartition
 
-__all__ = ["HEARTBEAT_BYTES_MAX", "NAME_LENGTH_MAX", "Heartbeat", "check_name"]
+__all__ = ["HEARTBEAT_BYTES_MAX", "NAME_LENGTH_MAX", "Heartbeat", "check_address", "check_name"]
 
 HEARTBEAT_BYTES_MAX: Final = 256 << 10
 """Largest size of a heartbeat; a longer message is not read."""
 NAME_LENGTH_MAX: Final = 128
 """Largest number of characters of a worker's name."""
 _TEXT_LENGTH_MAX: Final = 512
+_NUMBER_MAX: Final = 1 << 62
 _FORMAT: Final = 1
 
 
@@ -49,6 +51,10 @@ class Heartbeat:
         Version of the records that it appends.
     reads_log
         Whether it can read all logs; False if it has met records that a newer version wrote.
+    sent_at_ms
+        Time at which it was sent, by the clock of the machine; 0 if the version does not say.
+    clock_ahead_seconds
+        Seconds by which this clock is ahead of most others, if it therefore cannot own partitions.
     """
 
     worker: str
@@ -64,6 +70,8 @@ class Heartbeat:
     reads_version: int = 1
     writes_version: int = 1
     reads_log: bool = True
+    sent_at_ms: int = 0
+    clock_ahead_seconds: float = 0.0
 
     @property
     def start(self) -> tuple[int, str]:
@@ -89,6 +97,8 @@ class Heartbeat:
             "reads_version": self.reads_version,
             "writes_version": self.writes_version,
             "reads_log": self.reads_log,
+            "sent_at_ms": self.sent_at_ms,
+            "clock_ahead_seconds": round(self.clock_ahead_seconds, 3),
         }
         return json.dumps(fields, separators=(",", ":")).encode()
 
@@ -104,12 +114,12 @@ class Heartbeat:
             heartbeat = cls(
                 worker=check_name(found["worker"]),
                 instance=_text(found["instance"]),
-                started_at_ms=int(found["started_at_ms"]),
-                address=_text(found.get("address", "")),
+                started_at_ms=_number(found["started_at_ms"]),
+                address=_address(found.get("address", "")),
                 zone=_text(found.get("zone", "")),
                 version=_text(found.get("version", "")),
                 owned={
-                    int(i): OwnedPartition(int(epoch), int(n_pages), *map(float, rest[:1]))
+                    int(i): OwnedPartition(_number(epoch), _number(n_pages), *map(float, rest[:1]))
                     for i, (epoch, n_pages, *rest) in _table(found.get("owned", {})).items()
                 },
                 standby_seconds={
@@ -121,6 +131,8 @@ class Heartbeat:
                 reads_version=max(int(found.get("reads_version", 1)), 1),
                 writes_version=max(int(found.get("writes_version", 1)), 1),
                 reads_log=found.get("reads_log") is not False,
+                sent_at_ms=_number(found.get("sent_at_ms", 0)),
+                clock_ahead_seconds=float(found.get("clock_ahead_seconds", 0.0)),
             )
         except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
             return None
@@ -137,6 +149,36 @@ def check_name(name: Any) -> str:
     return name
 
 
+def check_address(address: str) -> str:
+    """Return the address of a worker; raise `ValueError` if it is not the URL of a server."""
+    if len(address) > _TEXT_LENGTH_MAX or not _is_server(address):
+        raise ValueError(
+            "the address of a worker must be the URL of its server, such as "
+            f"http://10.1.0.7:8377/, got {address!r:.200}"
+        )
+    return address
+
+
+def _is_server(address: str) -> bool:
+    # urlsplit leaves out line breaks.
+    if not (address.isascii() and address.isprintable()) or set(address) & set(" @?#"):
+        return False
+    try:
+        parts = urlsplit(address)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+
+
+def _address(found: Any) -> str:
+    """Return an address; an empty text for one at which nobody can be reached."""
+    address = _text(found)
+    try:
+        return check_address(address) if address else ""
+    except ValueError:
+        return ""
+
+
 def _owned_row(one: OwnedPartition) -> list[float]:
     row: list[float] = [one.epoch, one.n_pages]
     return row if one.snapshot_seconds is None else [*row, round(one.snapshot_seconds, 1)]
@@ -146,6 +188,13 @@ def _text(found: Any) -> str:
     if not isinstance(found, str) or len(found) > _TEXT_LENGTH_MAX:
         raise ValueError("not a short text")
     return found
+
+
+def _number(found: Any) -> int:
+    number = int(found)
+    if not 0 <= number <= _NUMBER_MAX:
+        raise ValueError("not a number in its range")
+    return number
 
 
 def _table(found: Any) -> dict[str, Any]:

@@ -54,7 +54,7 @@ class Membership:
     worker
         Name of the worker that reads.
     start
-        Present start of that worker, see `Heartbeat.start`.
+        Present start of that worker, see `Heartbeat.start`, by its clock.
     """
 
     def __init__(self, worker: str, start: tuple[int, str]) -> None:
@@ -65,6 +65,11 @@ class Membership:
         self._members = Members((), True)
         self._replaced_by: Heartbeat | None = None
         self._n_pages: dict[int, int] = {}
+
+    @property
+    def start(self) -> tuple[int, str]:
+        """The present start of this worker, later than those that the topic had before it."""
+        return self._start
 
     @property
     def replaced_by(self) -> Heartbeat | None:
@@ -81,8 +86,12 @@ class Membership:
         now
             Time at which it was read.
         """
-        before = self._heard.get(heartbeat.worker)
         is_own = heartbeat.worker == self._worker
+        if is_own and not self._own_at and heartbeat.start > self._start:
+            # What comes before the first heartbeat of its own is of an earlier start, whatever the
+            # clock of that one said.
+            self._start = (heartbeat.started_at_ms + 1, self._start[1])
+        before = self._heard.get(heartbeat.worker)
         latest = self._start if is_own else heartbeat.start
         if before is not None:
             latest = max(latest, before.heartbeat.start)
