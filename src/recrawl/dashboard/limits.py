@@ -36,6 +36,6 @@ class DashboardLimits:
     form_seconds_max: float = limit_field(
         10.0, "time in which a form must arrive", "408 body-too-slow"
     )
-    fields_max: int = limit_field(100, "fields of a form", "422 invalid-value")
+    fields_max: int = limit_field(100, "fields of a form", "400 invalid-body")
     kept_seconds: float = limit_field(5.0, "age of what a page shows", "the corpus is asked again")
     kept_max: int = limit_field(256, "results that are kept for pages", "the oldest is dropped")

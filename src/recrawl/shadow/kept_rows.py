@@ -59,6 +59,9 @@ class KeptRows:
         self._new: list[pa.RecordBatch] = []
         self._n_new = 0
         self._pages: set[int] = set()
+        self._oldest_ms: int | None = None
+        self._has_old_rows = False
+        """Whether files may have rows that `drop_before` was called for."""
         self._n_rows = sum(about[0] for about in self._files.values())
         self.remove_stray_files()
         for batch in self._read(self._files):
@@ -86,7 +89,9 @@ class KeptRows:
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Add the rows of sampled pages."""
-        batch = batch.select([name for name in _COLUMNS if name in batch.schema.names])
+        batch = self._without_old(
+            batch.select([name for name in _COLUMNS if name in batch.schema.names])
+        )
         hashes = hash_urls(batch.column("url"), key=0)
         wanted = hashes <= np.uint64(self._limit)
         if not wanted.any():
@@ -99,7 +104,7 @@ class KeptRows:
         while len(self._pages) > self._n_pages_max or (
             self._n_rows > self._n_rows_max and len(self._pages) > 1
         ):
-            self._halve()
+            self._make_room()
 
     def write(self) -> None:
         """Write new rows to a file."""
@@ -110,7 +115,11 @@ class KeptRows:
             self._merge()
 
     def drop_before(self, at_ms: int) -> None:
-        """Drop files whose rows are all older; the next `remove_stray_files` deletes them."""
+        """Drop older rows: files that have no others at once, the rest with the next merge.
+
+        The next `remove_stray_files` deletes the files.
+        """
+        self._oldest_ms, self._has_old_rows = at_ms, True
         self._files = {name: about for name, about in self._files.items() if about[2] >= at_ms}
         self._n_rows = self._n_new + sum(about[0] for about in self._files.values())
 
@@ -152,9 +161,13 @@ class KeptRows:
             with pq.ParquetFile(self._folder / name) as file:
                 yield from file.iter_batches()
 
-    def _sampled_batches(self) -> Iterator[pa.RecordBatch]:
-        for batch in self._read(self._files):
-            yield batch.filter(pa.array(hash_urls(batch.column("url"), key=0) <= self._limit))
+    def _without_old(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        if self._oldest_ms is None:
+            return batch
+        return batch.filter(pc.greater_equal(batch.column("at_ms"), self._oldest_ms))
+
+    def _sampled(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        return batch.filter(pa.array(hash_urls(batch.column("url"), key=0) <= self._limit))
 
     def _write_file(self, table: pa.Table) -> None:
         name = f"{_PREFIX}{self._next:08d}{_SUFFIX}"
@@ -165,22 +178,22 @@ class KeptRows:
         self._files[name] = [table.num_rows, edges["min"].as_py(), edges["max"].as_py()]
 
     def _merge(self) -> None:
-        batches = [batch for batch in self._sampled_batches() if batch.num_rows]
+        """Write the rows that are still needed into one file, and count their pages anew."""
+        batches = [self._sampled(self._without_old(batch)) for batch in self._read(self._files)]
+        batches = [batch for batch in batches if batch.num_rows]
         self._files = {}
         if batches:
             self._write_file(pa.Table.from_batches(batches))
-        self._n_rows = sum(about[0] for about in self._files.values())
+        self._n_rows = self._n_new + sum(about[0] for about in self._files.values())
+        self._pages = set()
+        for batch in (*batches, *self._new):
+            self._pages.update(np.unique(hash_urls(batch.column("url"), key=0)).tolist())
+        self._has_old_rows = False
 
-    def _halve(self) -> None:
-        """Drop about half of the pages, and their rows."""
-        self._limit //= 2
-        self._pages = {page for page in self._pages if page <= self._limit}
-        self._new = [
-            batch.filter(pa.array(hash_urls(batch.column("url"), key=0) <= self._limit))
-            for batch in self._new
-        ]
-        self._n_new = sum(batch.num_rows for batch in self._new)
-        new, n_new = self._new, self._n_new
+    def _make_room(self) -> None:
+        """Drop rows that are no longer needed; if there are none, half of the pages."""
+        if not self._has_old_rows:
+            self._limit //= 2
+            self._new = [self._sampled(batch) for batch in self._new]
+            self._n_new = sum(batch.num_rows for batch in self._new)
         self._merge()
-        self._new, self._n_new = new, n_new
-        self._n_rows += n_new

@@ -231,7 +231,8 @@ class Shadow:
         """Note that the report of a week has been written, and drop rows no longer needed."""
         self._weeks = list(report.weeks)
         self._week_ms = report.until_ms
-        self.rows.drop_before(report.until_ms + WEEK_MS - self._settings.n_weeks * WEEK_MS)
+        # A report on what there is now may end soon after the week.
+        self.rows.drop_before(report.until_ms - self._settings.n_weeks * WEEK_MS)
         self._save()
 
     def report_now(self) -> ShadowReport:

@@ -13,7 +13,7 @@ from recrawl.dashboard import attach_dashboard
 from recrawl.dashboard.frame.opened_page import Dashboard
 from recrawl.dashboard.limits import DashboardLimits
 from recrawl.dashboard.login.login_routes import safe_path
-from recrawl.service import create_key, revoke_key
+from recrawl.service import create_key, limit_rows, revoke_key
 from recrawl.service.keys import KeyRing
 from recrawl.service.protection.audit import read_audit_log
 from tests.unit.dashboard.browser_client import BrowserClient
@@ -282,3 +282,13 @@ def test_sessions_of_a_server_are_bounded(keyed_server: RunningServer, folder: P
     route = next(r for r in keyed_server.app.router.routes if type(r).__name__ == "_DashboardRoute")
     dashboard: Dashboard = route._dashboard.state.dashboard  # type: ignore[attr-defined]
     assert len(dashboard.visitors.sessions) == 1
+
+
+def test_forms_beyond_a_limit_are_answered_as_the_limits_say(open_server: RunningServer) -> None:
+    limits = DashboardLimits()
+    beyond = {row.name: row.beyond for row in limit_rows(limits)}
+    browser = BrowserClient(open_server)
+    fields = {f"field{i}": "" for i in range(limits.fields_max + 1)}
+    assert browser.post("/login", fields).status == int(beyond["fields_max"].split()[0])
+    large = {"key": "x" * limits.form_bytes_max}
+    assert browser.post("/login", large).status == int(beyond["form_bytes_max"].split()[0])

@@ -41,6 +41,13 @@ def test_the_overview_shows_changes_and_problems(
     assert BrowserClient(open_server).get("/ui/news/?span=none").status == 422
 
 
+def test_the_overview_counts_one_fetch(open_server: RunningServer, corpus: Corpus) -> None:
+    (order,) = corpus.lease(1)
+    corpus.report(Outcome(handle=order.handle, status=200, digest=b"a"))
+    html = BrowserClient(open_server).get("/ui/news/").data.decode()
+    assert "1 fetch spent so far" in html
+
+
 def test_the_plan_answers_for_any_budget_and_target(open_server: RunningServer) -> None:
     browser = BrowserClient(open_server)
     assert browser.get("/ui/news/plan").status == 200

@@ -73,3 +73,27 @@ def test_old_files_are_dropped(tmp_path: Path) -> None:
     kept.remove_stray_files()
     assert min(at for _, at in rows_of(kept)) == 100
     assert kept.n_rows == 20
+
+
+def test_the_sample_of_a_log_does_not_shrink_with_its_age(tmp_path: Path) -> None:
+    kept = KeptRows(tmp_path, n_pages_max=100, n_rows_max=1_000)
+    for week in range(60):
+        # 50 new pages a week; the last four weeks are needed.
+        kept.add(batch(np.arange(50 * week, 50 * week + 50), np.full(50, week)))
+        kept.write()
+        kept.drop_before(week - 3)
+    assert kept.kept_share >= 0.25
+    assert kept.n_pages <= 100
+    assert len([url for url, at in rows_of(kept) if at >= 57]) >= 20
+
+
+def test_old_rows_are_not_merged_with_new_ones(tmp_path: Path) -> None:
+    kept = KeptRows(tmp_path, n_pages_max=100, n_rows_max=1_000)
+    for at in range(2 * FILES_MAX + 2):
+        kept.add(batch(np.arange(5), np.full(5, at)))
+        kept.write()
+        if at == FILES_MAX + 5:
+            kept.drop_before(20)  # the first merged file has older and newer rows
+    assert min(at for _, at in rows_of(kept)) == 20
+    assert kept.n_rows == len(rows_of(kept))
+    assert kept.n_pages == 5
