@@ -32,7 +32,13 @@ from recrawl.shard import Shard
 from recrawl.shard.resize import OldShard, divide_slots, make_shard, moved_pages
 from recrawl.store import ContentCounts, Store
 from recrawl.store.resize.copying import PageMoves, copy_host_memories, copy_pages
-from recrawl.store.resize.moved_feed import MovedChange, OldFeed, merge_feeds, moved_changes
+from recrawl.store.resize.moved_feed import (
+    MovedChange,
+    OldFeed,
+    merge_feeds,
+    moved_changes,
+    old_feeds,
+)
 from recrawl.urls import GroupBy
 
 __all__ = ["NewLayout", "make_layout"]
@@ -200,8 +206,9 @@ def _move_feeds(
         )
 
     feeds = [changes_of(node, one) for node, one in zip(nodes, moves, strict=True)]
-    about = OldFeed(generation, tuple(node.store.first_change for node in nodes))
-    return merge_feeds(feeds, [store.values for store in stores], about)
+    present = OldFeed(generation, tuple(node.store.kept_from for node in nodes))
+    olds = old_feeds([(node.store.values, node.store.first_change) for node in nodes], present)
+    return merge_feeds(feeds, [store.values for store in stores], olds)
 
 
 def _copy_memories(
