@@ -2,6 +2,7 @@
 
 import zlib
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -120,6 +121,11 @@ def move(
     return news
 
 
+def spread(n_new: int, name: str) -> int:
+    """Return the partition of a page among so many, which differs for each number of them."""
+    return zlib.crc32(f"{n_new} {name}".encode()) % n_new
+
+
 def names_after(
     stores: list[Store], generation: int, places: list[Cursor]
 ) -> list[tuple[int, str, int]]:
@@ -158,22 +164,15 @@ def test_cursors_stay_valid_through_several_moves(tmp_path: Path, number: int) -
     ]
     stores = olds
     for generation, n_new in enumerate((3, 2, 4)):
-        salt = int(random.integers(1, 1_000))
-        stores = move(
-            stores,
-            generation,
-            tmp_path,
-            lambda name, salt=salt, n_new=n_new: zlib.crc32(f"{salt} {name}".encode()) % n_new,
-            n_new,
-        )
+        stores = move(stores, generation, tmp_path, partial(spread, n_new), n_new)
         for cut, expected in zip(cuts, unread, strict=True):
             found = names_after(stores, 0, cut)
             assert expected <= {*found}
             assert [one[0] for one in found] == sorted(one[0] for one in found)
             for url in {one[1] for one in found}:
                 # The transition counts the changes of an old partition.
-                own = [one[2] for one in found if one[1] == url]
-                assert own == sorted(own)
+                transitions = [one[2] for one in found if one[1] == url]
+                assert transitions == sorted(transitions)
         # The end of the feed stays the end.
         assert names_after(stores, 0, [Cursor(40, 0)] * 2) == []
 

@@ -194,8 +194,10 @@ def _names(node: Node, what: Names, first: int = 0) -> list[str]:
 def _known_groups(node: Node, hosts: Iterable[str]) -> dict[str, int]:
     """Return the numbers of the hosts among these that a partition knows."""
     names = [*hosts]
-    numbers = node.store.numbers_of(Names.GROUP, names) if names else []
-    return {host: int(i) for host, i in zip(names, numbers, strict=True) if i >= 0}
+    if not names:
+        return {}
+    numbers = node.store.numbers_of(Names.GROUP, names).tolist()
+    return {host: i for host, i in zip(names, numbers, strict=True) if i >= 0}
 
 
 def _number_split_hosts(
@@ -216,7 +218,7 @@ def _number_split_hosts(
         for host, number in _known_groups(node, found).items():
             own = partition[(group == number) & (partition >= 0)]
             found[host].update(np.unique(own).tolist())
-    numbers = {}
+    numbers: dict[str, NDArray[np.int64]] = {}
     for host, partitions in found.items():
         numbers[host] = np.full(len(groups), -1, np.int64)
         for i in partitions:

@@ -26,7 +26,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from recrawl.kv import KeyValues
-from recrawl.store.changes import Cursor, place_of, url_of_change, with_number, with_page
+from recrawl.store.changes import Cursor, place_of, url_of_change, with_numbers
 from recrawl.store.keys import CHANGE, META, PageArray, Writes
 
 __all__ = [
@@ -83,8 +83,10 @@ class MovedChange(NamedTuple):
     """Old partition."""
     place: Cursor
     new_partition: int
+    page: int
+    """New number of the page."""
     value: bytes
-    """Stored bytes, with the new number of the page."""
+    """Stored bytes."""
     origins: tuple[tuple[int, int, Cursor], ...] = ()
     """Generation, partition and place of the change in each division before the old one."""
 
@@ -144,9 +146,11 @@ def moved_changes(
     origins = _Origins.read(kv)
     rows = kv.scan(CHANGE, _END_OF_CHANGES)
     while chunk := list(islice(rows, _ROWS_AT_ONCE)):
-        chunk = [row for row in chunk if url_of_change(row[1])]
-        names = pa.array([url_of_change(value) for _, value in chunk], pa.binary())
-        found = partitions_of(names.cast(pa.string())).tolist()
+        urls = [url_of_change(value) for _, value in chunk]
+        if not all(urls):
+            chunk = [row for row, url in zip(chunk, urls, strict=True) if url]
+            urls = [url for url in urls if url]
+        found = partitions_of(pa.array(urls, pa.binary()).cast(pa.string())).tolist()
         places = [place_of(key, value) for key, value in chunk]
         pages = new_pages(np.array([page for _, page, _ in places], np.int64)).tolist()
         # Those that were moved to this store come first; the log has none at position 0.
@@ -155,7 +159,7 @@ def moved_changes(
         for (_, value), (place, _, at_ms), new, page, old_places in zip(
             chunk, places, found, pages, earlier, strict=True
         ):
-            yield MovedChange(at_ms, partition, place, new, with_page(value, page), old_places)
+            yield MovedChange(at_ms, partition, place, new, page, value, old_places)
 
 
 def old_feeds(stores: Sequence[tuple[KeyValues, Cursor]], present: OldFeed) -> list[OldFeed]:
@@ -206,14 +210,14 @@ def merge_feeds(
     writes = [Writes() for _ in targets]
     n_rows = [0] * len(targets)
     generation = olds[-1].generation
-    # Changes of one instant stay in the order of their partitions and places.
-    for change in heapq.merge(*feeds, key=lambda one: one[:3]):
-        new = change.new_partition
+    # Changes of one instant stay in the order of their partitions and places: each feed has another
+    # partition, so nothing after it is compared.
+    for _, partition, place, new, page, value, origins in heapq.merge(*feeds):
         row, one = n_rows[new], writes[new]
-        one.put(_change_key(row), with_number(change.value, row))
         rows = _ROWS.pack(row, row)
-        one.put(_origin_key(generation, change.partition, change.place), rows)
-        for origin in change.origins:
+        one.keys += (_change_key(row), _origin_key(generation, partition, place))
+        one.values += (with_numbers(value, row, page), rows)
+        for origin in origins:
             one.put(_origin_key(*origin), rows)
         n_rows[new] += 1
         if len(one.keys) >= 2 * _ROWS_AT_ONCE:

@@ -54,15 +54,15 @@ def test_a_second_change_keeps_handles_and_feed(filled: Filled, clock: ManualClo
         # Only changes of the same instant are read again.
         assert {at_ms for at_ms, _ in {*found} - {*unread}} <= {min(unread)[0]}
         # So does a consumer that has not read since before the first change.
-        found = corpus.changes(consumer="reader", limit=10_000)
-        assert {f"{one.url} {one.at_ms}" for one in found} >= filled.urls_unread
-        assert [one.at_ms for one in found] == sorted(one.at_ms for one in found)
-        begin = min(one.at_ms for one in found)
-        again = {f"{one.url} {one.at_ms}" for one in found if one.at_ms > begin}
+        read = corpus.changes(consumer="reader", limit=10_000)
+        assert {f"{one.url} {one.at_ms}" for one in read} >= filled.urls_unread
+        assert [one.at_ms for one in read] == sorted(one.at_ms for one in read)
+        begin = min(one.at_ms for one in read)
+        again = {f"{one.url} {one.at_ms}" for one in read if one.at_ms > begin}
         assert again <= filled.urls_unread
         (reader,) = corpus.consumers()
-        assert (reader.n_behind, reader.n_missed, reader.problem) == (len(found), 0, None)
-        corpus.commit_changes("reader", found[-1].cursor)
+        assert (reader.n_behind, reader.n_missed, reader.problem) == (len(read), 0, None)
+        corpus.commit_changes("reader", read[-1].cursor)
         assert corpus.changes(consumer="reader") == []
 
 
