@@ -1,9 +1,12 @@
 """Divide the state of shards anew: from the tables of all old shards make those of a new one.
 
-Groups of pages are never divided: a group moves with its pages, its leases and its sources of
-signals, and all of these keep what is known of them.  Only what a shard knows of all its pages
-together is divided or put together, in proportion to pages: counters, credit, and the priors and
-audits of kinds of pages.
+A group moves with its pages, its leases and its sources of signals, and all of these keep what is
+known of them.  Only what a shard knows of all its pages together is divided or put together, in
+proportion to pages: counters, credit, and the priors and audits of kinds of pages.
+
+A very large group that is split over partitions is the exception: its pages, with their leases, are
+divided anew.  Its parts may order nothing before new windows are granted, and these begin after the
+last window of before.
 
 Everything here is a function of its arguments.  Names are not known here: the caller says which
 group, source and kind gets which number.
@@ -24,6 +27,8 @@ from recrawl.shard.state.codes import LOG2_CODE_ONE, link_row_of
 from recrawl.shard.state.rules import Rules
 from recrawl.shard.state.status import LeaseStage, PageStatus
 from recrawl.shard.state.tables import (
+    AUDIT_COLUMNS,
+    GROUP_SPLIT,
     RESULT_COLUMNS,
     RUNS_MAX,
     Leases,
@@ -35,7 +40,15 @@ from recrawl.shard.state.tables import (
 )
 from recrawl.shard.state.words import number_of
 
-__all__ = ["NewNumbers", "NewShard", "OldShard", "divide_slots", "make_shard", "moved_pages"]
+__all__ = [
+    "NewNumbers",
+    "NewShard",
+    "OldShard",
+    "SplitGroup",
+    "divide_slots",
+    "make_shard",
+    "moved_pages",
+]
 
 I64 = NDArray[np.int64]
 
@@ -55,21 +68,65 @@ _COUNTS = (
     "n_newcomers_ordered",
 )
 
+# What the home partition of a split group says for all its parts.
+_SPLIT_RULES = ("delay_ms", "in_flight_max", "burst", "flags")
+# Counts and sums of a group's results; those of all parts of a split group add up.
+_GROUP_RESULTS = (*AUDIT_COLUMNS, *RESULT_COLUMNS, "spent")
+
+
+class SplitGroup(NamedTuple):
+    """A group of an old shard whose pages are in several partitions."""
+
+    group: int
+    """Number in the old shard."""
+    numbers: I64
+    """New number in each new partition, -1 where it has none."""
+    home: int
+    """New home partition."""
+    is_home: bool
+    """Whether the old shard is that of the old home partition."""
+
 
 class OldShard(NamedTuple):
     """A shard to be divided, and the new numbers of what is in it."""
 
     tables: Tables
     partition: I64
-    """New partition of each group."""
+    """New partition of each group, -1 for one that is split."""
     group: I64
     """New number of each group, in its new partition."""
     source: I64
     """New number of each source, in the new partition of its group."""
     source_partition: I64
-    """New partition of each source, which is that of its group."""
+    """New partition of each source, which is that of its group; -1 for those of split groups."""
     kind: I64
     """New number of each kind."""
+    split_groups: tuple[SplitGroup, ...] = ()
+    split_sources: tuple[tuple[int, I64], ...] = ()
+    """Sources of split groups, each with its new number in each new partition, or -1."""
+    slot_partition: I64 | None = None
+    """New partition of each slot that has a page of a split group; None if there are none."""
+
+    def partitions_of(self, slot: I64) -> I64:
+        """Return the new partitions of slots that have pages."""
+        partition: I64 = self.partition[self.tables.pages.group[slot]]
+        if self.slot_partition is None:
+            return partition
+        return np.where(partition < 0, self.slot_partition[slot], partition)
+
+    def groups_in(self, partition: int) -> I64:
+        """Return the new number of each group, as seen from one new partition."""
+        number = self.group.copy() if self.split_groups else self.group
+        for one in self.split_groups:
+            number[one.group] = one.numbers[partition]
+        return number
+
+    def sources_in(self, partition: int) -> I64:
+        """Return the new number of each source, as seen from one new partition."""
+        number = self.source.copy() if self.split_sources else self.source
+        for source, numbers in self.split_sources:
+            number[source] = numbers[partition]
+        return number
 
 
 class NewNumbers(NamedTuple):
@@ -96,7 +153,7 @@ def divide_slots(old: OldShard, n_partitions: int) -> list[I64]:
     """Return the slots of an old shard whose pages belong to each new partition."""
     pages, n_slots = old.tables.pages, int(old.tables.registers.n_slots[0])
     used = np.flatnonzero(pages.status[:n_slots] != PageStatus.FREE)
-    partition = old.partition[pages.group[used]]
+    partition = old.partitions_of(used)
     order = np.argsort(partition, kind="stable")
     ends = np.searchsorted(partition[order], np.arange(n_partitions + 1))
     return [used[order[ends[i] : ends[i + 1]]] for i in range(n_partitions)]
@@ -143,15 +200,17 @@ def make_shard(
         new_slot = np.full(int(old.tables.registers.n_slots[0]), -1, np.int64)
         new_slot[part] = first + np.arange(part.size)
         new_slots.append(new_slot)
-        tables = _copy_pages(tables, old, part, first)
+        tables = _copy_pages(tables, old, part, first, partition)
         first += part.size
     for old, new_slot in zip(olds, new_slots, strict=True):
-        tables = _copy_links(tables, old, new_slot)
-        _copy_sources(tables, old, partition)
-    _copy_groups(tables, olds, partition, numbers)
+        tables = _copy_links(tables, old, new_slot, partition)
+    _copy_sources(tables, olds, partition)
+    _copy_groups(tables, olds, slots, partition, numbers)
     tables, orders = _copy_leases(tables, olds, new_slots, partition)
+    _join_split_groups(tables, olds, partition, is_split=len(divided[0]) > 1)
     _copy_runs(tables, olds, shares)
     _join_priors(tables, olds, slots, rules)
+    _rebuild_split_words(tables, olds, partition, rules)
     _divide_kind_counts(tables, olds, shares)
     if any(old.tables.registers.n_to_reage[0] > 0 for old in olds):
         registers.n_to_reage[0] = n_slots
@@ -235,7 +294,7 @@ def _fill_registers(tables: Tables, olds: Sequence[OldShard], shares: Sequence[_
         new.credited_at[0] = now_ms
 
 
-def _copy_pages(tables: Tables, old: OldShard, part: I64, first: int) -> Tables:
+def _copy_pages(tables: Tables, old: OldShard, part: I64, first: int, partition: int) -> Tables:
     """Copy the rows of pages into the slots from ``first`` on."""
     source, target, end = old.tables.pages, tables.pages, first + part.size
     for before, after in _columns(source, target):
@@ -243,12 +302,12 @@ def _copy_pages(tables: Tables, old: OldShard, part: I64, first: int) -> Tables:
     target.generation[first:end] = 0
     if part.size == 0:
         return tables
-    target.group[first:end] = old.group[source.group[part]]
+    target.group[first:end] = old.groups_in(partition)[source.group[part]]
     target.kind[first:end] = old.kind[source.kind[part]]
     has_source = source.n_sources[part] > 0
     numbers = np.where(has_source, source.source[part], 0)
     if has_source.any():
-        numbers = np.where(has_source, old.source[numbers], 0)
+        numbers = np.where(has_source, old.sources_in(partition)[numbers], 0)
     target.source[first:end] = numbers
     tables, row = _copy_limits(tables, old.tables, source.limits[part])
     tables.pages.limits[first:end] = row
@@ -297,49 +356,80 @@ def _place_links(old: Links, new: Links, pages: Pages, new_slot: I64, source: I6
     return n
 
 
-def _copy_links(tables: Tables, old: OldShard, new_slot: I64) -> Tables:
+def _copy_links(tables: Tables, old: OldShard, new_slot: I64, partition: int) -> Tables:
     """Return tables with the further sources of pages."""
     n_links = int(old.tables.registers.n_links[0])
     if n_links == 0 or not (new_slot >= 0).any():
         return tables
     tables = growth.with_links(tables, n_links)
-    n = _place_links(old.tables.links, tables.links, old.tables.pages, new_slot, old.source)
+    source = old.sources_in(partition)
+    n = _place_links(old.tables.links, tables.links, old.tables.pages, new_slot, source)
     tables.registers.n_links[0] += n
     return tables
 
 
-def _copy_sources(tables: Tables, old: OldShard, partition: int) -> None:
-    """Copy the sources of groups that move here."""
-    rows = np.flatnonzero(old.source_partition[: old.tables.sources.flags.size] == partition)
-    for before, after in _columns(old.tables.sources, tables.sources):
-        after[old.source[rows]] = before[rows]
+def _copy_sources(tables: Tables, olds: Sequence[OldShard], partition: int) -> None:
+    """Copy the sources of groups that move here.
+
+    Of a source of a split group, each old part knows something else: the most tested one counts.
+    """
+    most_tested = np.full(tables.sources.flags.size, -1.0)
+    for old in olds:
+        before = old.tables.sources
+        is_here = old.source_partition[: before.flags.size] == partition
+        for source, numbers in old.split_sources:
+            if source < is_here.size:
+                is_here[source] = numbers[partition] >= 0
+        rows = np.flatnonzero(is_here)
+        new = old.sources_in(partition)[rows]
+        is_better = before.n_tested[rows] > most_tested[new]
+        rows, new = rows[is_better], new[is_better]
+        most_tested[new] = before.n_tested[rows]
+        for source_column, target in _columns(before, tables.sources):
+            target[new] = source_column[rows]
 
 
 def _copy_groups(
-    tables: Tables, olds: Sequence[OldShard], partition: int, numbers: NewNumbers
+    tables: Tables,
+    olds: Sequence[OldShard],
+    slots: Sequence[I64],
+    partition: int,
+    numbers: NewNumbers,
 ) -> None:
-    """Copy groups, and put together what is known of their domains."""
+    """Copy groups, and put together what is known of their domains.
+
+    Of split groups only the number of pages is set here.
+    """
     groups, n_ordered = tables.groups, int(tables.registers.n_ordered[0])
     domain_pages = np.zeros(numbers.n_groups, np.int64)
     growth_pages = np.zeros(numbers.n_groups)
     credit = np.zeros(numbers.n_groups)
     growth_until = np.zeros(numbers.n_groups, np.int64)
     elapsed = np.full(numbers.n_groups, np.iinfo(np.int64).max)
-    for old in olds:
+    for old, part in zip(olds, slots, strict=True):
         before = old.tables.groups
         rows = np.flatnonzero(old.partition[: before.flags.size] == partition)
         new = old.group[rows]
         for source, target in _columns(before, groups):
             target[new] = source[rows]
+        n_pages = before.n_pages[rows].astype(np.int64)
+        is_whole = np.ones(rows.size, np.bool_)
+        if here := [one for one in old.split_groups if one.numbers[partition] >= 0]:
+            in_part = np.bincount(old.tables.pages.group[part], minlength=before.flags.size)
+            split = np.array([one.group for one in here], np.int64)
+            rows, new = np.append(rows, split), np.append(new, old.groups_in(partition)[split])
+            n_pages = np.append(n_pages, in_part[split])
+            np.add.at(groups.n_pages, new[-split.size :], in_part[split].astype(np.uint32))
+            is_whole = np.append(is_whole, [one.home == partition for one in here])
         keeper = numbers.keeper[new]
         old_keeper = np.where(
             before.domain[rows] > 0, before.domain[rows].astype(np.int64) - 1, rows
         )
-        n_pages = before.n_pages[rows].astype(np.int64)
         np.add.at(domain_pages, keeper, n_pages)
         # A domain without pages moves with the group that keeps its credit.
         of_domain = before.domain_pages[old_keeper].astype(np.int64)
-        share = np.where(of_domain > 0, n_pages / np.maximum(of_domain, 1), rows == old_keeper)
+        is_alone = (rows == old_keeper) & is_whole
+        share = np.where(of_domain > 0, n_pages / np.maximum(of_domain, 1), is_alone)
         np.add.at(growth_pages, keeper, before.growth_pages[old_keeper] * share)
         np.add.at(credit, keeper, before.newcomer_credit[old_keeper] * share)
         moved = share > 0
@@ -357,6 +447,46 @@ def _copy_groups(
     groups.credited_order[:n] = np.where(is_kept, n_ordered - elapsed, 0)
 
 
+def _join_split_groups(
+    tables: Tables, olds: Sequence[OldShard], partition: int, *, is_split: bool
+) -> None:
+    """Put together what the old parts of split groups know of them, after leases were copied.
+
+    Nothing may be ordered here until a window is granted, if the group is still split.  It begins
+    after all windows of before, and with them all leases have ended.
+    """
+    parts: dict[int, list[tuple[OldShard, SplitGroup]]] = {}
+    for old in olds:
+        for one in old.split_groups:
+            if one.numbers[partition] >= 0:
+                parts.setdefault(int(one.numbers[partition]), []).append((old, one))
+    groups, leases = tables.groups, tables.leases
+    in_flight = leases.group[leases.stage == LeaseStage.IN_FLIGHT]
+    for new, found in parts.items():
+        is_home = found[0][1].home == partition
+        # The home partition has the delay and the limits that hold for all parts.
+        old, one = next((part for part in found if part[1].is_home), found[0])
+        rows = [(part.tables.groups, split.group) for part, split in found]
+        for name in _SPLIT_RULES:
+            getattr(groups, name)[new] = getattr(old.tables.groups, name)[one.group]
+        for name in ("ready_at", "blocked_until", "n_errors"):
+            getattr(groups, name)[new] = max(getattr(before, name)[i] for before, i in rows)
+        if is_home:
+            for name in _GROUP_RESULTS:
+                getattr(groups, name)[new] = sum(getattr(before, name)[i] for before, i in rows)
+        groups.in_flight[new] = np.count_nonzero(in_flight == new)
+        if not is_split:
+            groups.flags[new] &= ~np.uint8(GROUP_SPLIT)
+            continue
+        groups.flags[new] |= GROUP_SPLIT
+        # An empty window: leases in flight end with it, and may be extended until then.
+        end = max(int(before.window_until[i]) for before, i in rows)
+        groups.window_at[new] = groups.window_until[new] = end
+        if is_home:
+            granted = max(int(before.granted_until[i]) for before, i in rows)
+            groups.granted_until[new] = max(granted, end)
+
+
 def _copy_leases(
     tables: Tables, olds: Sequence[OldShard], new_slots: Sequence[I64], partition: int
 ) -> tuple[Tables, list[tuple[I64, I64]]]:
@@ -372,10 +502,10 @@ def _copy_leases(
         row = order & (leases.page.size - 1)
         group = leases.group[row].astype(np.int64)
         is_here = (leases.stage[row] != LeaseStage.EMPTY) & (group < old.partition.size)
-        is_here[is_here] = old.partition[group[is_here]] == partition
+        is_here[is_here] = _lease_partitions(old, row[is_here]) == partition
         order, row = order[is_here], row[is_here]
         columns = {name: column[row] for name, column in leases._asdict().items()}
-        columns["group"] = old.group[columns["group"]]
+        columns["group"] = old.groups_in(partition)[columns["group"]]
         columns["page"] = moved_pages(columns["page"], old.tables.pages, new_slot)
         found.append((order, columns))
         if registers.lease_ms_min[0] > 0:
@@ -398,6 +528,24 @@ def _copy_leases(
     ends = np.cumsum([order.size for order, _ in found])[:-1]
     parts = np.split(new_order, ends)
     return tables, [(order, part) for (order, _), part in zip(found, parts, strict=True)]
+
+
+def _lease_partitions(old: OldShard, row: I64) -> I64:
+    """Return the new partition of leases, given by rows: that of the page, if the group is split.
+
+    If the page is no longer there, that is the home partition of the group.
+    """
+    leases, pages = old.tables.leases, old.tables.pages
+    group = leases.group[row]
+    partition: I64 = old.partition[group]
+    for one in old.split_groups:
+        own = np.flatnonzero(group == one.group)
+        slot = leases.page[row[own]] & 0xFFFFFFFF
+        is_there = pages.generation[slot] == leases.page[row[own]] >> 32
+        is_there &= (pages.status[slot] != PageStatus.FREE) & (pages.group[slot] == one.group)
+        partition[own] = one.home
+        partition[own[is_there]] = old.partitions_of(slot[is_there])
+    return partition
 
 
 def moved_pages(page: I64, pages: Pages, new_slot: I64) -> I64:
@@ -484,6 +632,20 @@ def _join_priors(
         first += part.size
     priors.old_shape[:], priors.old_seconds[:] = priors.shape, priors.seconds
     registers.rebased_to[0] = registers.n_slots[0]
+
+
+def _rebuild_split_words(
+    tables: Tables, olds: Sequence[OldShard], partition: int, rules: Rules
+) -> None:
+    """Weigh the signals of pages of split groups anew: a source may be another part's now."""
+    if not any(old.split_sources for old in olds):
+        return
+    split = {int(one.numbers[partition]) for old in olds for one in old.split_groups}
+    pages, registers = tables.pages, tables.registers
+    n_slots = int(registers.n_slots[0])
+    is_split = np.isin(pages.group[:n_slots], [*split]) & (pages.n_sources[:n_slots] > 0)
+    slot = np.flatnonzero(is_split)
+    rebuild_words(pages, tables.links, tables.sources, tables.priors, registers, rules, slot)
 
 
 def _divide_kind_counts(tables: Tables, olds: Sequence[OldShard], shares: Sequence[_Share]) -> None:

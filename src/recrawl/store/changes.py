@@ -32,14 +32,14 @@ __all__ = [
     "range_before",
     "stored_consumer_place",
     "url_of_change",
-    "with_number",
-    "with_page",
+    "with_numbers",
     "without_url",
 ]
 
 # Layout of a value: number among all changes, page, instant, transition; then the URL.  A change
 # with passages has a flag in its transition; then follow the length of its URL, URL and passages.
 _HEAD = struct.Struct(">QqqB")
+_NUMBERS = struct.Struct(">Qq")
 _HAS_PASSAGES = 0x80
 _URL_BYTES = struct.Struct(">I")
 _KEY = struct.Struct(">cQI")
@@ -197,15 +197,9 @@ def place_of(key: bytes, value: bytes) -> tuple[Cursor, int, int]:
     return Cursor(position, row), page, at_ms
 
 
-def with_page(value: bytes, page: int) -> bytes:
-    """Return the stored bytes of a change with another number of its page."""
-    number, _, at_ms, transition = _HEAD.unpack_from(value)
-    return _HEAD.pack(number, page, at_ms, transition) + value[_HEAD.size :]
-
-
-def with_number(value: bytes, number: int) -> bytes:
-    """Return the stored bytes of a change with another number among all changes."""
-    return number.to_bytes(8, "big") + value[8:]
+def with_numbers(value: bytes, number: int, page: int) -> bytes:
+    """Return the stored bytes of a change with other numbers: its own, and that of its page."""
+    return _NUMBERS.pack(number, page) + value[_NUMBERS.size :]
 
 
 def _change_in(value: bytes, cursor: Cursor) -> StoredChange:

@@ -15,7 +15,7 @@
     c       position and row, 8 + 4      a change
     k       key of a request             record that completed the request
     s       number of a request, 8       its time, and its key
-    o       old place of a change        its row here: see `recrawl.store.resize.moved_feed`
+    o       an old place of a change     its row here: see `recrawl.store.resize.moved_feed`
     w       name of a consumer           its place in the change feed
     t       step, table and time, 8      figures of a minute, an hour or a day
     t       255                          latest counts, from which the next sample counts

@@ -36,6 +36,7 @@ from recrawl.store.changes import (
     first_change_to_keep,
     newest_changes,
     number_from,
+    place_of,
     put_changes,
     put_consumer_places,
     range_before,
@@ -88,7 +89,13 @@ from recrawl.store.keys import (
 from recrawl.store.names import Names, names_of, numbers_of, put_names
 from recrawl.store.page_urls import SingleUrls, put_urls, scan_urls, stored_urls
 from recrawl.store.request_keys import AcceptedRequest, find_request, put_requests
-from recrawl.store.resize.moved_feed import end_origins, translate_places
+from recrawl.store.resize.moved_feed import (
+    OldFeed,
+    end_origins,
+    n_changes_read,
+    old_feed,
+    translate_places,
+)
 from recrawl.store.state import State
 from recrawl.store.url_index import look_up_pages, put_in_buckets
 from recrawl.store.user_data import UserData, put_user_data, stored_user_data, user_data_in
@@ -104,6 +111,8 @@ _IDENTITY = META + b"store"
 _STATE = META + b"state"
 # Exists in a store in which a page has, or had, a doc_id or metadata.
 _HAS_USER_DATA = META + b"user-data"
+# Place after the last change that was removed from the feed.
+_KEPT_FROM = META + b"kept-from"
 # What the pages have in common in how their content is replaced, as the node encodes it.
 _CURVE_PRIOR = META + b"curve-prior"
 # Exists in a store that was given bodies, texts or observations of pages.
@@ -581,6 +590,15 @@ class Store:
         """Number of changes that are no longer in the feed."""
         return self._state.n_trimmed
 
+    @property
+    def kept_from(self) -> Cursor:
+        """Place from which on no change was removed; at most that of the first change."""
+        if not self.n_trimmed_changes:
+            return Cursor.parse(None)
+        value = self._kv.get(_KEPT_FROM)
+        # Earlier versions did not note it.
+        return self.first_change if value is None else Cursor.parse(value.decode())
+
     def change_at(self, place: Cursor) -> StoredChange | None:
         """Return the change at a place; None if there is none, or it is no longer stored."""
         return change_at(self._kv, place)
@@ -637,7 +655,18 @@ class Store:
 
         See `recrawl.store.resize.moved_feed.translate_places`.
         """
-        return translate_places(self._kv, generation, places, self.first_change)
+        return max(translate_places(self._kv, generation, places), self.first_change)
+
+    def old_feed(self, generation: int) -> OldFeed | None:
+        """Return what is known of the feeds of an earlier division; None for nothing."""
+        return old_feed(self._kv, generation)
+
+    def n_changes_read(self, generation: int, places: Sequence[Cursor]) -> int:
+        """Return how many changes a cursor of an old feed has read, as far as that is known.
+
+        They include those before the first change that it has not read.
+        """
+        return n_changes_read(self._kv, generation, places)
 
     def _trim(self, is_kept: Callable[[int, int], bool]) -> None:
         state = self._state
@@ -645,7 +674,14 @@ class Store:
         found = first_change_to_keep(self._kv, state.first_change[0], end, is_kept)
         place, n_trimmed = found or (Cursor(end, 0), state.n_changes)
         state = state._replace(first_change=(place.position, place.row), n_trimmed=n_trimmed)
-        self._kv.write([_STATE], [state.encode()], delete_range=range_before(place))
+        removed = range_before(place)
+        writes = Writes()
+        writes.put(_STATE, state.encode())
+        for key, value in self._kv.scan(*removed, reverse=True):
+            position, row = place_of(key, value)[0]
+            writes.put(_KEPT_FROM, str(Cursor(position, row + 1)).encode())
+            break
+        self._kv.write(writes.keys, writes.values, delete_range=removed)
         if place.position > 0:
             end_origins(self._kv)
         self._state = state

@@ -4,18 +4,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import recrawl
 from recrawl.corpus import Corpus, CorpusConfig, Order, Outcome, resize_corpus
 from recrawl.corpus.past.explanation_text import explanation_words
-from recrawl.errors import CorpusError
 from recrawl.node.node import apply_entry
 from recrawl.node.orders import partition_of
 from recrawl.node.records import entry_of
-from recrawl.node.routing import partition_of_key, partitions_of_host
+from recrawl.node.routing import partition_of_key, partitions_of_host, split_partitions_of
 from recrawl.shard import Shard
 from recrawl.shard.state.status import Why
 from tests.manual_clock import ManualClock
@@ -84,8 +85,8 @@ def test_calls_by_url_find_pages_in_every_part(tmp_path: Path, clock: ManualCloc
         assert seen.counted.all()
 
 
-def part_of(order: Order) -> int:
-    return int(partition_of(np.array([order.handle]), 0)[0])
+def part_of(corpus: Corpus, order: Order) -> int:
+    return int(partition_of(np.array([order.handle]), corpus.format.generation)[0])
 
 
 def crawl(
@@ -114,12 +115,12 @@ def crawl(
         held = [one for one in held if one[1] > clock.wall]
         for begun, ended, order in done:
             code = status()
-            corpus.report(Outcome(handle=order.handle, status=code, body=b"<p>x"))
-            log.append((begun, ended, part_of(order)))
+            corpus.report(Outcome(handle=order.handle, status=code, digest=b"x"))
+            log.append((begun, ended, part_of(corpus, order)))
         clock.pass_seconds(1.0)
     for begun, ended, order in held:
-        corpus.report(Outcome(handle=order.handle, status=200, body=b"<p>x"))
-        log.append((begun, min(ended, clock.wall), part_of(order)))
+        corpus.report(Outcome(handle=order.handle, status=200, digest=b"x"))
+        log.append((begun, min(ended, clock.wall), part_of(corpus, order)))
     return sorted(log)
 
 
@@ -152,7 +153,7 @@ def test_a_retry_after_holds_for_all_parts(tmp_path: Path, clock: ManualClock) -
         parts: set[int] = set()
         while len(parts) < 2:  # until another partition than the first has its turn
             for order in corpus.lease(5):
-                parts.add(part_of(order))
+                parts.add(part_of(corpus, order))
                 last = order
                 if len(parts) < 2:
                     corpus.report(Outcome(handle=order.handle, body=b"<p>x"))
@@ -214,12 +215,66 @@ def test_a_replay_of_the_log_gives_the_same_state(tmp_path: Path, clock: ManualC
             assert again.digest() == node.shard.digest()
 
 
-def test_the_number_of_partitions_stays_while_a_host_is_split(
-    tmp_path: Path, clock: ManualClock
+def pages_of(corpus: Corpus) -> list[dict[str, Any]]:
+    columns = ["url", "status", "importance", "is_in_flight", "fetched_at_ms", "doc_id"]
+    rows = [row for batch in corpus.pages(columns) for row in batch.to_pylist()]
+    return sorted(rows, key=lambda row: str(row["url"]))
+
+
+def lease_one(corpus: Corpus, clock: ManualClock) -> Order:
+    """Return the next order, as soon as there is one."""
+    for _ in range(400):
+        if orders := corpus.lease(1):
+            return orders[0]
+        clock.pass_seconds(1.0)
+    raise AssertionError("nothing is due")
+
+
+@pytest.mark.parametrize(("partitions", "is_reported"), [(6, True), (2, False), (1, True)])
+def test_a_resize_divides_the_parts_of_a_host_anew(
+    tmp_path: Path, clock: ManualClock, partitions: int, *, is_reported: bool
 ) -> None:
-    with open_split(tmp_path / "corpus", clock) as corpus:
-        corpus.add(urls(0, 31))
-    with pytest.raises(CorpusError, match=rf"{HOST} is split over several partitions"):
-        resize_corpus(tmp_path / "corpus", 6)
-    with open_split(tmp_path / "corpus", clock) as corpus:
-        assert corpus.add(urls(0, 31)).n_known == 31
+    folder = tmp_path / "corpus"
+    with open_split(folder, clock) as corpus:
+        corpus.add(urls(0, 31), doc_id=[f"d{i}" for i in range(31)])
+        corpus.add(urls(31, 200), importance=2.0)
+        corpus.remove(urls(20, 25) + urls(100, 110))
+        corpus.commit_changes("reader", "oldest")
+        crawl(corpus, clock, seconds=60, fetch_seconds=lambda: 1.0)
+        corpus.signal(urls(30, 180), source="sitemap")
+        crawl(corpus, clock, seconds=40, fetch_seconds=lambda: 1.0)
+        order, begun = lease_one(corpus, clock), clock.wall
+        pages = pages_of(corpus)
+        unread = [(one.at_ms, one.url) for one in corpus.changes(consumer="reader")]
+        granted = max(int(node.shard.tables.groups.granted_until.max()) for node in corpus.nodes)
+    assert unread
+    assert resize_corpus(folder, partitions).n_pages == len(pages) == 185
+    with recrawl.open(folder, clock=clock) as corpus:
+        assert pages_of(corpus) == pages
+        assert [(one.at_ms, one.url) for one in corpus.changes(consumer="reader")] == unread
+        assert corpus.host(HOST).n_pages == 185
+        home = partition_of_key(HOST, partitions)
+        for node in corpus.nodes:
+            own = [one for _, name in node.scan_urls() for one in name.to_pylist() if HOST in one]
+            expected = split_partitions_of(pa.array(own, pa.string()), home, partitions)
+            assert {*expected.tolist()} == {node.partition}
+            assert (HOST in node.split_hosts()) == (partitions > 1)
+        again = corpus.add(urls(0, 20) + urls(25, 100))
+        assert (again.n_added, again.n_known) == (0, 95)
+        # The order is in flight, and the windows of before have not ended.
+        assert not corpus.lease(5)
+        clock.pass_seconds(2.0)
+        ended = order.expires_at_ms
+        if is_reported:
+            assert corpus.report([Outcome(handle=order.handle, digest=b"x")]).counted.all()
+            ended = clock.wall
+        later = lease_one(corpus, clock)
+        if partitions > 1:
+            assert clock.wall >= granted + 1000 * DELAY
+        corpus.report([Outcome(handle=later.handle, digest=b"x")])
+        part = part_of(corpus, later)
+        log = [(begun, ended, part if partitions == 1 else -1), (clock.wall, clock.wall, part)]
+        log += crawl(corpus, clock, seconds=200, fetch_seconds=lambda: 1.0)
+        check_delays(log)
+        assert len(log) > 15
+        assert len({part for *_, part in log[1:]}) >= min(partitions, 2)

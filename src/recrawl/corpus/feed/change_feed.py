@@ -21,6 +21,7 @@ __all__ = [
     "is_from_before",
     "latest_changes",
     "parse_cursor",
+    "parse_old_cursor",
 ]
 
 _GENERATION = re.compile(r"g\d{1,2}_")
@@ -45,7 +46,7 @@ class CorpusCursor:
         ------
         ValueError
             If the text is not a cursor of a corpus with this many partitions, or comes from
-            another layout generation.
+            another layout generation; `parse_cursor` translates those of earlier ones.
         """
         if text is None:
             return cls((Cursor.parse(None),) * n_partitions, generation)
@@ -78,12 +79,18 @@ def _generation_and_places(text: str) -> tuple[int, list[str]]:
 
 
 def is_from_before(text: str | None, generation: int) -> bool:
-    """Return whether a cursor is from before the last change of the number of partitions."""
-    return text is not None and _generation_and_places(text)[0] == generation - 1
+    """Return whether a cursor is from before a change of the number of partitions."""
+    return text is not None and _generation_and_places(text)[0] < generation
+
+
+def parse_old_cursor(text: str) -> CorpusCursor:
+    """Return the cursor that a text encodes, of whatever generation it is."""
+    generation, places = _generation_and_places(text)
+    return CorpusCursor.parse(text, len(places), generation)
 
 
 def parse_cursor(text: str | None, nodes: OpenNodes) -> CorpusCursor:
-    """Return the cursor that a text encodes, also one from before the last change of partitions.
+    """Return the cursor that a text encodes, also one from before a change of partitions.
 
     Such a cursor leads to the first change that it has not read.  In partitions that are not open
     here it leads to the oldest change.
@@ -102,11 +109,10 @@ def parse_cursor(text: str | None, nodes: OpenNodes) -> CorpusCursor:
     """
     if text is None or not is_from_before(text, nodes.generation):
         return CorpusCursor.parse(text, nodes.n_partitions, nodes.generation)
-    generation, texts = _generation_and_places(text)
-    old = CorpusCursor.parse(text, len(texts), generation).places
+    old = parse_old_cursor(text)
     places = [Cursor.parse(None)] * nodes.n_partitions
     for node in nodes:
-        places[node.partition] = node.store.translate_places(generation, old)
+        places[node.partition] = node.store.translate_places(old.generation, old.places)
     return CorpusCursor(tuple(places), nodes.generation)
 
 

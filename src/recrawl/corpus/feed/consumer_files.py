@@ -6,12 +6,17 @@ one before it atomically and is synced, and a lock makes commits of several proc
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from recrawl.atomic_files import create_folder, hold_lock, replace_json, sync_to_disk
-from recrawl.corpus.feed.change_feed import CorpusCursor, parse_cursor
+from recrawl.corpus.feed.change_feed import (
+    CorpusCursor,
+    is_from_before,
+    parse_cursor,
+    parse_old_cursor,
+)
 from recrawl.corpus.feed.consumers import (
     NOWHERE,
     Committed,
@@ -23,6 +28,8 @@ from recrawl.corpus.feed.consumers import (
 )
 from recrawl.errors import StorageError
 from recrawl.node.open_nodes import OpenNodes
+from recrawl.store import Cursor
+from recrawl.store.resize.moved_feed import UnreadChangesError
 
 __all__ = ["ConsumerFiles"]
 
@@ -106,15 +113,10 @@ def _read(path: Path, nodes: OpenNodes) -> Committed | None:
         if int(content["format"]) > _FORMAT:
             raise StorageError(f"{path} was written by a newer version of recrawl")
         text = str(content["cursor"])
-        cursors = parse_cursor(text, nodes).places
-        if len(content["n_read"]) != len(cursors) or not text.startswith(_prefix(generation)):
-            # From before the number of partitions was changed.
-            n_read = {node.partition: node.store.n_changes_before for node in nodes}
-            places = [
-                FeedPlace(cursor, n_read[i](cursor) if i in n_read else None, None)
-                for i, cursor in enumerate(cursors)
-            ]
+        if is_from_before(text, generation):
+            places = _moved_places(parse_old_cursor(text), content["n_read"], nodes)
             return Committed(tuple(places), int(content["committed_at_ms"]), generation)
+        cursors = parse_cursor(text, nodes).places
         places = [
             FeedPlace(cursor, _number_or_none(read), _last_of(last))
             for cursor, read, last in zip(cursors, content["n_read"], content["last"], strict=True)
@@ -129,8 +131,40 @@ def _read(path: Path, nodes: OpenNodes) -> Committed | None:
         ) from error
 
 
-def _prefix(generation: int) -> str:
-    return f"g{generation}_" if generation else ""
+def _moved_places(
+    old: CorpusCursor, n_read: Sequence[int | None], nodes: OpenNodes
+) -> list[FeedPlace]:
+    """Return the places of a cursor from before a change of the number of partitions.
+
+    Parameters
+    ----------
+    old
+        The cursor.
+    n_read
+        Number of changes before its place in each old partition; None if it was not known.
+    nodes
+        Nodes of the open partitions.
+    """
+    places = [NOWHERE] * nodes.n_partitions
+    # Fewer than none were read: whoever asks is told that changes are missing.
+    start = Cursor.parse(None)
+    missed = FeedPlace(start, -1, None)
+    for node in nodes:
+        store = node.store
+        try:
+            cursor = store.translate_places(old.generation, old.places)
+        except UnreadChangesError:
+            places[node.partition] = missed
+            continue
+        feed = store.old_feed(old.generation)
+        # A cursor without a place begins with the oldest change; a consumer has read none before.
+        has_missed = feed is not None and any(
+            place == start and first > start and n_before == 0
+            for place, first, n_before in zip(old.places, feed.first, n_read, strict=True)
+        )
+        number = store.n_changes_read(old.generation, old.places)
+        places[node.partition] = missed if has_missed else FeedPlace(cursor, number, None)
+    return places
 
 
 def _number_or_none(value: Any) -> int | None:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from recrawl.corpus.feed.logged_consumers import moved_places
 from recrawl.corpus.leasing.old_handles import OldHandles
-from recrawl.corpus.resize.new_numbers import number_anew
+from recrawl.corpus.resize.new_numbers import PagePlaces, number_anew
 from recrawl.errors import CorpusError
 from recrawl.ledger import Ledger, Record, SavedSnapshot, SnapshotFolder, SnapshotOrigin
 from recrawl.node.content.judging import update_host_memory
@@ -26,13 +26,18 @@ from recrawl.node.longevity.population import population_of
 from recrawl.node.node import Node
 from recrawl.node.orders import handle_of
 from recrawl.node.records import record_of
-from recrawl.node.routing import partitions_of
 from recrawl.node.shipped_due_table import shipped_due_table
 from recrawl.shard import Shard
 from recrawl.shard.resize import OldShard, divide_slots, make_shard, moved_pages
 from recrawl.store import ContentCounts, Store
 from recrawl.store.resize.copying import PageMoves, copy_host_memories, copy_pages
-from recrawl.store.resize.moved_feed import MovedChange, OldFeed, merge_feeds, moved_changes
+from recrawl.store.resize.moved_feed import (
+    MovedChange,
+    OldFeed,
+    merge_feeds,
+    moved_changes,
+    old_feeds,
+)
 from recrawl.urls import GroupBy
 
 __all__ = ["NewLayout", "make_layout"]
@@ -103,7 +108,8 @@ def make_layout(
         moves = _page_moves(olds, divided)
         for n_done in copy_pages([node.store for node in nodes], moves, stores):
             on_pages(n_done)
-        n_changes = _move_feeds(nodes, moves, stores, by, format.generation - 1)
+        places = PagePlaces(nodes, n_partitions, by)
+        n_changes = _move_feeds(nodes, moves, stores, places, format.generation - 1)
         _copy_memories(nodes, olds, stores)
         counts = _divide_counts(nodes, n_partitions)
         curve_prior = max(nodes, key=lambda node: population_of(node.store)[1]).store.curve_prior
@@ -119,8 +125,8 @@ def make_layout(
             position = _begin_log(ledgers[i], format, i, shard)
             batch = stores[i].batch()
             batch.add_names(*names[i].columns)
-            places = moved_places(nodes, format.generation - 1, stores[i], n_changes[i])
-            batch.set_consumers(*places)
+            consumers = moved_places(nodes, format.generation - 1, stores[i], n_changes[i])
+            batch.set_consumers(*consumers)
             stores[i].complete(
                 batch,
                 position,
@@ -185,7 +191,7 @@ def _move_feeds(
     nodes: Sequence[Node],
     moves: Sequence[PageMoves],
     stores: Sequence[Store],
-    by: GroupBy,
+    places: PagePlaces,
     generation: int,
 ) -> list[int]:
     """Merge the change feeds of the old partitions into the new ones; return their lengths."""
@@ -195,13 +201,14 @@ def _move_feeds(
         return moved_changes(
             node.store.values,
             node.partition,
-            lambda name: partitions_of(name, len(stores), by),
+            places.partitions_of,
             lambda page: moved_pages(page, pages, one.slot),
         )
 
     feeds = [changes_of(node, one) for node, one in zip(nodes, moves, strict=True)]
-    about = OldFeed(generation, tuple(node.store.first_change for node in nodes))
-    return merge_feeds(feeds, [store.values for store in stores], about)
+    present = OldFeed(generation, tuple(node.store.kept_from for node in nodes))
+    olds = old_feeds([(node.store.values, node.store.first_change) for node in nodes], present)
+    return merge_feeds(feeds, [store.values for store in stores], olds)
 
 
 def _copy_memories(
@@ -212,8 +219,9 @@ def _copy_memories(
         if node.store.content_counts is None:
             continue
         for i, store in enumerate(stores):
-            group = np.flatnonzero(old.partition == i)
-            copy_host_memories(node.store.values, store.values, group, old.group[group])
+            split = [one.group for one in old.split_groups if one.numbers[i] >= 0]
+            group = np.append(np.flatnonzero(old.partition == i), np.array(split, np.int64))
+            copy_host_memories(node.store.values, store.values, group, old.groups_in(i)[group])
 
 
 def _divide_counts(nodes: Sequence[Node], n_partitions: int) -> list[ContentCounts | None]:

@@ -1,23 +1,30 @@
 """Decide which group goes to which new partition, and number everything there anew."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from recrawl.errors import CorpusError, RecoveryError
 from recrawl.node.node import Node
-from recrawl.node.routing import partitions_of_keys
-from recrawl.shard.resize import NewNumbers, OldShard
+from recrawl.node.routing import (
+    partition_of_key,
+    partitions_of,
+    partitions_of_keys,
+    split_partitions_of,
+)
+from recrawl.shard.resize import NewNumbers, OldShard, SplitGroup
 from recrawl.store import Names
 from recrawl.urls import GroupBy
-from recrawl.urls.groups import registrable_domain
+from recrawl.urls.groups import group_keys, registrable_domain
 
-__all__ = ["NewNames", "number_anew"]
+__all__ = ["NewNames", "PagePlaces", "number_anew"]
 
 _NAMES_AT_ONCE: Final = 65_536
+_SLOTS_AT_ONCE: Final = 65_536
 # The number of a pattern's digest does not count; the last digest does.
 _FIRST: Final = 0
 
@@ -54,6 +61,63 @@ class NewNames(NamedTuple):
         )
 
 
+class PagePlaces:
+    """Says which new partition each page belongs to, also the pages of split hosts.
+
+    Parameters
+    ----------
+    nodes
+        Nodes of all old partitions.
+    n_partitions
+        New number of partitions.
+    by
+        Grouping of the corpus.
+    """
+
+    def __init__(self, nodes: Sequence[Node], n_partitions: int, by: GroupBy) -> None:
+        self._n_partitions, self._by = n_partitions, by
+        hosts = sorted({host for node in nodes for host in node.split_hosts()})
+        self.homes = {host: partition_of_key(host, n_partitions) for host in hosts}
+        """New home partition of each split host."""
+
+    def partitions_of(self, names: pa.StringArray) -> NDArray[np.int64]:
+        """Return the new partitions of pages by their names.
+
+        Those of split hosts are spread by their hashes, also pages from before the split.
+        """
+        partition = partitions_of(names, self._n_partitions, self._by)
+        if not self.homes:
+            return partition
+        keys = group_keys(names, self._by)
+        for host, home in self.homes.items():
+            rows = np.flatnonzero(pc.equal(keys, host).to_numpy(zero_copy_only=False))
+            if rows.size:
+                own = names.take(pa.array(rows))
+                partition[rows] = split_partitions_of(own, home, self._n_partitions)
+        return partition
+
+    def of_slots(self, node: Node) -> NDArray[np.int64] | None:
+        """Return the new partition of each slot with a page of a split host; None without any."""
+        tables = node.shard.tables
+        split = node.shard.split_groups
+        if not self.homes or not tables.groups.n_pages[split].any():
+            return None
+        n_slots = int(tables.registers.n_slots[0])
+        partition = np.full(n_slots, -1, np.int64)
+        group = tables.pages.group[:n_slots]
+        is_split = np.isin(group, split)
+        for host, number in node.split_hosts().items():
+            partition[group == number] = self.homes[host]  # if a page has no name
+        for start in range(0, n_slots, _SLOTS_AT_ONCE):
+            if not is_split[start : start + _SLOTS_AT_ONCE].any():
+                continue
+            page, names = node.store.scan_names(start, _SLOTS_AT_ONCE)
+            slot = page & 0xFFFFFFFF
+            rows = np.flatnonzero((slot < n_slots) & is_split[np.minimum(slot, n_slots - 1)])
+            partition[slot[rows]] = self.partitions_of(names.take(pa.array(rows)))
+        return partition
+
+
 def number_anew(
     nodes: Sequence[Node], n_partitions: int, by: GroupBy
 ) -> tuple[list[OldShard], list[NewNumbers], list[NewNames]]:
@@ -72,9 +136,13 @@ def number_anew(
     sources: list[list[str]] = [[] for _ in range(n_partitions)]
     kinds: dict[str, int] = {}
     olds = []
-    for node in nodes:
-        partition, group = _number_groups(node, len(nodes), groups)
-        source, source_partition = _number_sources(node, sources, n_partitions)
+    places = PagePlaces(nodes, n_partitions, by)
+    slot_partitions = [places.of_slots(node) for node in nodes]
+    hosts = _number_split_hosts(nodes, slot_partitions, places, groups)
+    split_sources: dict[str, NDArray[np.int64]] = {}
+    for node, slot_partition in zip(nodes, slot_partitions, strict=True):
+        partition, group = _number_groups(node, len(nodes), groups, hosts)
+        source, source_partition, shared = _number_sources(node, sources, hosts, split_sources)
         own = _names(node, Names.KIND, 1)
         kind = [0, *(kinds.setdefault(name, len(kinds) + 1) for name in own)]
         olds.append(
@@ -85,6 +153,17 @@ def number_anew(
                 source=source,
                 source_partition=source_partition,
                 kind=np.array(kind, np.int64),
+                split_groups=tuple(
+                    SplitGroup(
+                        number,
+                        hosts[host],
+                        places.homes[host],
+                        is_home=partition_of_key(host, len(nodes)) == node.partition,
+                    )
+                    for host, number in _known_groups(node, hosts).items()
+                ),
+                split_sources=shared,
+                slot_partition=slot_partition,
             )
         )
     patterns = _last_patterns(nodes)
@@ -112,42 +191,97 @@ def _names(node: Node, what: Names, first: int = 0) -> list[str]:
     return found
 
 
+def _known_groups(node: Node, hosts: Iterable[str]) -> dict[str, int]:
+    """Return the numbers of the hosts among these that a partition knows."""
+    names = [*hosts]
+    if not names:
+        return {}
+    numbers = node.store.numbers_of(Names.GROUP, names).tolist()
+    return {host: i for host, i in zip(names, numbers, strict=True) if i >= 0}
+
+
+def _number_split_hosts(
+    nodes: Sequence[Node],
+    slot_partitions: Sequence[NDArray[np.int64] | None],
+    places: PagePlaces,
+    groups: list[list[str]],
+) -> dict[str, NDArray[np.int64]]:
+    """Return the new number of each split host in each new partition, -1 where it has none.
+
+    It gets one where it has pages, and in its home partition.
+    """
+    found = {host: {home} for host, home in places.homes.items()}
+    for node, partition in zip(nodes, slot_partitions, strict=True):
+        if partition is None:
+            continue
+        group = node.shard.tables.pages.group[: partition.size]
+        for host, number in _known_groups(node, found).items():
+            own = partition[(group == number) & (partition >= 0)]
+            found[host].update(np.unique(own).tolist())
+    numbers: dict[str, NDArray[np.int64]] = {}
+    for host, partitions in found.items():
+        numbers[host] = np.full(len(groups), -1, np.int64)
+        for i in partitions:
+            numbers[host][i] = len(groups[i])
+            groups[i].append(host)
+    return numbers
+
+
 def _number_groups(
-    node: Node, n_before: int, groups: list[list[str]]
+    node: Node, n_before: int, groups: list[list[str]], split: Mapping[str, NDArray[np.int64]]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the new partition of each group of an old partition, and its new number there."""
     names = _names(node, Names.GROUP)
     keys = pa.array(names, pa.string())
     partition = partitions_of_keys(keys, len(groups))
-    # A group that belongs elsewhere has no pages here.
+    # A group that belongs elsewhere has no pages here, unless it is split.
     is_home = partitions_of_keys(keys, n_before) == node.partition
+    is_whole = np.array([name not in split for name in names], np.bool_)
     n_pages = node.shard.tables.groups.n_pages
-    away = np.flatnonzero(~is_home[: n_pages.size])
+    away = np.flatnonzero((is_whole & ~is_home)[: n_pages.size])
     if n_pages[away].any():
         raise CorpusError(
-            f"the pages of {names[away[np.argmax(n_pages[away])]]} are in several partitions, and "
-            "the number of partitions of such a corpus cannot be changed yet. Nothing was changed"
+            f"the pages of {names[away[np.argmax(n_pages[away])]]} are in several partitions, but "
+            "none of them knows that it is split. Nothing was changed. Run `recrawl doctor`"
         )
     number = np.full(len(names), -1, np.int64)
+    is_moved = is_home & is_whole
     for i, name in enumerate(names):
-        if is_home[i]:
+        if is_moved[i]:
             number[i] = len(groups[partition[i]])
             groups[partition[i]].append(name)
-    return np.where(is_home, partition, -1), number
+    return np.where(is_moved, partition, -1), number
 
 
 def _number_sources(
-    node: Node, sources: list[list[str]], n_partitions: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the new number of each source, and its new partition: that of its group."""
+    node: Node,
+    sources: list[list[str]],
+    split: Mapping[str, NDArray[np.int64]],
+    split_sources: dict[str, NDArray[np.int64]],
+) -> tuple[NDArray[np.int64], NDArray[np.int64], tuple[tuple[int, NDArray[np.int64]], ...]]:
+    """Return the new number of each source, its new partition, and the numbers of shared sources.
+
+    The partition is that of its group.  Sources of split groups are in each partition that has
+    pages of the group; ``split_sources`` has their numbers, for the next old partition.
+    """
     names = _names(node, Names.SOURCE)
-    keys = pa.array([name.rpartition("\t")[2] for name in names], pa.string())
-    partition = partitions_of_keys(keys, n_partitions)
-    number = np.empty(len(names), np.int64)
-    for i, name in enumerate(names):
-        number[i] = len(sources[partition[i]])
-        sources[partition[i]].append(name)
-    return number, partition
+    hosts = [name.rpartition("\t")[2] for name in names]
+    partition = partitions_of_keys(pa.array(hosts, pa.string()), len(sources))
+    number = np.full(len(names), -1, np.int64)
+    shared = []
+    for i, (name, host) in enumerate(zip(names, hosts, strict=True)):
+        if host not in split:
+            number[i] = len(sources[partition[i]])
+            sources[partition[i]].append(name)
+            continue
+        partition[i] = -1
+        if name not in split_sources:
+            numbers = split_sources[name] = np.full(len(sources), -1, np.int64)
+            for new in np.flatnonzero(split[host] >= 0):
+                numbers[new] = len(sources[new])
+                sources[new].append(name)
+        shared.append((i, split_sources[name]))
+    return number, partition, tuple(shared)
 
 
 def _find_keepers(groups: list[str], by: GroupBy) -> tuple[NDArray[np.int64], dict[str, int]]:

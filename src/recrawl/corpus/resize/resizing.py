@@ -142,11 +142,6 @@ def _check_can_resize(corpus: RecoveredCorpus, partitions: int) -> None:
         )
     wanted = shape.generation + 1, partitions
     for node in corpus.nodes:
-        if hosts := node.split_hosts():
-            raise CorpusError(
-                f"{min(hosts)} is split over several partitions, because it has more pages than "
-                "corpus.group_pages_max: the number of partitions cannot be changed"
-            )
         closed_for = node.shard.closed_for
         if closed_for is not None and closed_for != wanted:
             raise CorpusError(

@@ -1,13 +1,17 @@
-"""The change feeds of old partitions, merged into those of new ones.
+"""Change feeds of old partitions, merged into those of new ones.
 
 A new log has no change at its first position, so the old changes are put there, a row each, in the
-order of their time.  Beside each the store keeps its old place: so a cursor of the old feed leads
-to the first change that it has not read.
+order of their time.  Beside each the store keeps its old places, one for each earlier division into
+partitions that the change has seen: so a cursor of any old feed leads to the first change that it
+has not read.
 
 ::
 
-    letter  then                                              value
-    o       old partition, position and row, 2 + 8 + 4        row of the change here, 4
+    letter  then                                                          value
+    o       generation, old partition, position and row, 1 + 2 + 8 + 4    two rows here, 4 + 4
+
+The first row is that of the change.  The second one is the smallest row of this change and of the
+later ones of its old partition: after several divisions they may be in another order here.
 """
 
 import heapq
@@ -15,40 +19,60 @@ import json
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
-from typing import NamedTuple
+from typing import Final, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from recrawl.kv import KeyValues
-from recrawl.store.changes import Cursor, place_of, url_of_change, with_number, with_page
+from recrawl.store.changes import Cursor, place_of, url_of_change, with_numbers
 from recrawl.store.keys import CHANGE, META, PageArray, Writes
 
 __all__ = [
     "MovedChange",
     "OldFeed",
+    "UnreadChangesError",
     "end_origins",
     "merge_feeds",
     "moved_changes",
+    "n_changes_read",
+    "old_feed",
+    "old_feeds",
     "translate_places",
 ]
 
-_ORIGIN = b"o"
-_KEY = struct.Struct(">cHQI")
-_ROW = struct.Struct(">I")
-_ABOUT = META + b"old-feed"
-_ROWS_AT_ONCE = 4_096
+_ORIGIN: Final = b"o"
+_END_OF_ORIGINS: Final = b"p"
+_KEY = struct.Struct(">cBHQI")
+_KEY_COLUMNS = np.dtype(
+    [
+        ("letter", "u1"),
+        ("generation", "u1"),
+        ("partition", ">u2"),
+        ("position", ">u8"),
+        ("row", ">u4"),
+    ]
+)
+_ROWS = struct.Struct(">II")
+_ABOUT: Final = META + b"old-feed"
+_ROWS_AT_ONCE: Final = 4_096
 _END_OF_CHANGES = bytes([CHANGE[0] + 1])
+# No row of a log has this number.
+_LAST_PLACE = Cursor((1 << 64) - 1, (1 << 32) - 1)
+
+
+class UnreadChangesError(ValueError):
+    """Changes after a cursor of an old feed were removed before they were read."""
 
 
 class OldFeed(NamedTuple):
-    """What is known of the feeds that were moved here."""
+    """What is known of the feeds of one earlier division into partitions."""
 
     generation: int
     """Layout generation of the old partitions."""
     first: tuple[Cursor, ...]
-    """First change that each old partition still had."""
+    """Place in each old partition after the changes that are no longer kept."""
 
 
 class MovedChange(NamedTuple):
@@ -59,8 +83,45 @@ class MovedChange(NamedTuple):
     """Old partition."""
     place: Cursor
     new_partition: int
+    page: int
+    """New number of the page."""
     value: bytes
-    """Stored bytes, with the new number of the page."""
+    """Stored bytes."""
+    origins: tuple[tuple[int, int, Cursor], ...] = ()
+    """Generation, partition and place of the change in each division before the old one."""
+
+
+class _Origins(NamedTuple):
+    """The old places of the changes that were moved to a store, in the order of their rows."""
+
+    key: NDArray[np.void]
+    row: NDArray[np.int64]
+
+    @classmethod
+    def read(cls, kv: KeyValues) -> Self:
+        """Return those of a store."""
+        found = [*kv.scan(_ORIGIN, _END_OF_ORIGINS)]
+        key = np.frombuffer(b"".join(key for key, _ in found), _KEY_COLUMNS)
+        rows = np.frombuffer(b"".join(value for _, value in found), ">u4")
+        row = rows.reshape(-1, 2)[:, 0].astype(np.int64)
+        order = np.argsort(row, kind="stable")
+        return cls(key[order], row[order])
+
+    def of_rows(self, rows: Sequence[int]) -> list[tuple[tuple[int, int, Cursor], ...]]:
+        """Return the old places of changes, given by their rows in ascending order."""
+        if not rows or not self.row.size:
+            return [()] * len(rows)
+        begin = np.searchsorted(self.row, rows)
+        end = np.searchsorted(self.row, rows, side="right")
+        first = int(begin[0])
+        places = [
+            (generation, partition, Cursor(position, row))
+            for _, generation, partition, position, row in self.key[first : end[-1]].tolist()
+        ]
+        return [
+            tuple(places[a:b])
+            for a, b in zip((begin - first).tolist(), (end - first).tolist(), strict=True)
+        ]
 
 
 def moved_changes(
@@ -82,21 +143,58 @@ def moved_changes(
     new_pages
         Function that returns the new numbers of pages.
     """
+    origins = _Origins.read(kv)
     rows = kv.scan(CHANGE, _END_OF_CHANGES)
     while chunk := list(islice(rows, _ROWS_AT_ONCE)):
-        chunk = [row for row in chunk if url_of_change(row[1])]
-        names = pa.array([url_of_change(value) for _, value in chunk], pa.binary())
-        found = partitions_of(names.cast(pa.string())).tolist()
+        urls = [url_of_change(value) for _, value in chunk]
+        if not all(urls):
+            chunk = [row for row, url in zip(chunk, urls, strict=True) if url]
+            urls = [url for url in urls if url]
+        found = partitions_of(pa.array(urls, pa.binary()).cast(pa.string())).tolist()
         places = [place_of(key, value) for key, value in chunk]
         pages = new_pages(np.array([page for _, page, _ in places], np.int64)).tolist()
-        for (_, value), (place, _, at_ms), new, page in zip(
-            chunk, places, found, pages, strict=True
+        # Those that were moved to this store come first; the log has none at position 0.
+        earlier = origins.of_rows([place.row for place, *_ in places if place.position == 0])
+        earlier += [()] * (len(places) - len(earlier))
+        for (_, value), (place, _, at_ms), new, page, old_places in zip(
+            chunk, places, found, pages, earlier, strict=True
         ):
-            yield MovedChange(at_ms, partition, place, new, with_page(value, page))
+            yield MovedChange(at_ms, partition, place, new, page, value, old_places)
+
+
+def old_feeds(stores: Sequence[tuple[KeyValues, Cursor]], present: OldFeed) -> list[OldFeed]:
+    """Return what is known of the feeds of all divisions so far, the oldest first.
+
+    Parameters
+    ----------
+    stores
+        Keys and values of the store of each partition, and the first change that it has.
+    present
+        What is known of the feeds of the present division.
+    """
+    firsts: dict[int, tuple[Cursor, ...]] = {}
+    for kv, first_change in stores:
+        about = _read_about(kv)
+        if about is None:
+            continue
+        origins = _Origins.read(kv)
+        n_removed = origins.row.size
+        if first_change.position == 0:
+            n_removed = int(np.searchsorted(origins.row, first_change.row))
+        removed = origins.key[:n_removed]
+        for generation, kept in about.feeds:
+            first = list(firsts.get(generation, kept))
+            for i, place in enumerate(kept):
+                first[i] = max(first[i], place)
+            of_feed = removed[removed["generation"] == generation]
+            for _, _, partition, position, row in of_feed.tolist():
+                first[partition] = max(first[partition], Cursor(position, row + 1))
+            firsts[generation] = tuple(first)
+    return [*(OldFeed(*one) for one in sorted(firsts.items())), present]
 
 
 def merge_feeds(
-    feeds: Sequence[Iterator[MovedChange]], targets: Sequence[KeyValues], about: OldFeed
+    feeds: Sequence[Iterator[MovedChange]], targets: Sequence[KeyValues], olds: Sequence[OldFeed]
 ) -> list[int]:
     """Write the changes of all old partitions into the new stores; return how many each has.
 
@@ -106,47 +204,105 @@ def merge_feeds(
         Changes of each old partition.
     targets
         Keys and values of each new store.
-    about
-        Generation and beginnings of the old feeds.
+    olds
+        Result of `old_feeds`.
     """
     writes = [Writes() for _ in targets]
     n_rows = [0] * len(targets)
-    # Changes of one instant stay in the order of their partitions and places.
-    for change in heapq.merge(*feeds, key=lambda one: one[:3]):
-        new = change.new_partition
+    generation = olds[-1].generation
+    # Changes of one instant stay in the order of their partitions and places: each feed has another
+    # partition, so nothing after it is compared.
+    for _, partition, place, new, page, value, origins in heapq.merge(*feeds):
         row, one = n_rows[new], writes[new]
-        one.put(_change_key(row), with_number(change.value, row))
-        one.put(_KEY.pack(_ORIGIN, change.partition, *change.place), _ROW.pack(row))
+        rows = _ROWS.pack(row, row)
+        one.keys += (_change_key(row), _origin_key(generation, partition, place))
+        one.values += (with_numbers(value, row, page), rows)
+        for origin in origins:
+            one.put(_origin_key(*origin), rows)
         n_rows[new] += 1
         if len(one.keys) >= 2 * _ROWS_AT_ONCE:
             targets[new].write(one.keys, one.values)
             writes[new] = Writes()
-    text = json.dumps({"generation": about.generation, "first": about.first}).encode()
-    for kv, one in zip(targets, writes, strict=True):
-        one.put(_ABOUT, text)
+    for kv, one, n_changes in zip(targets, writes, n_rows, strict=True):
         kv.write(one.keys, one.values)
+        for feed in olds[:-1]:
+            for partition in range(len(feed.first)):
+                _set_smallest_rows(kv, feed.generation, partition)
+        kv.write([_ABOUT], [_encode_about(_About([*olds], n_changes))])
     return n_rows
+
+
+def _set_smallest_rows(kv: KeyValues, generation: int, partition: int) -> None:
+    """Set the second row of each old place of a partition."""
+    writes, smallest = Writes(), (1 << 32) - 1
+    begin, end = _range_of(generation, partition)
+    for key, value in kv.scan(begin, end, reverse=True):
+        row, known = _ROWS.unpack(value)
+        smallest = min(smallest, row)
+        if known != smallest:
+            writes.put(key, _ROWS.pack(row, smallest))
+        if len(writes.keys) >= _ROWS_AT_ONCE:
+            kv.write(writes.keys, writes.values)
+            writes = Writes()
+    if writes.keys:
+        kv.write(writes.keys, writes.values)
 
 
 def _change_key(row: int) -> bytes:
     return struct.pack(">cQI", CHANGE, 0, row)
 
 
-def _read_about(kv: KeyValues) -> OldFeed | None:
+def _origin_key(generation: int, partition: int, place: Cursor) -> bytes:
+    return _KEY.pack(_ORIGIN, generation, partition, *place)
+
+
+def _range_of(generation: int, partition: int) -> tuple[bytes, bytes]:
+    """Return the range of the keys of one old partition."""
+    first = _origin_key(generation, partition, Cursor.parse(None))
+    return first, _origin_key(generation, partition, _LAST_PLACE)
+
+
+class _About(NamedTuple):
+    """What a store knows of the feeds that were moved here."""
+
+    feeds: list[OldFeed]
+    """Those of all earlier divisions, the oldest first."""
+    n_changes: int
+    """Number of changes that were moved here."""
+
+    def feed(self, generation: int) -> OldFeed | None:
+        """Return the feed of a generation; None if it is not known."""
+        return next((one for one in self.feeds if one.generation == generation), None)
+
+
+def _read_about(kv: KeyValues) -> _About | None:
     value = kv.get(_ABOUT)
     if value is None:
         return None
     about = json.loads(value)
-    return OldFeed(about["generation"], tuple(Cursor(*place) for place in about["first"]))
+    feeds = [
+        OldFeed(generation, tuple(Cursor(*place) for place in first))
+        for generation, first in about["feeds"]
+    ]
+    return _About(feeds, about["n_changes"])
 
 
-def translate_places(
-    kv: KeyValues, generation: int, places: Sequence[Cursor], first_change: Cursor
-) -> Cursor:
-    """Return the place here of the first change that a cursor of the old feed has not read.
+def old_feed(kv: KeyValues, generation: int) -> OldFeed | None:
+    """Return what a store knows of the feeds of an earlier division; None for nothing."""
+    about = _read_about(kv)
+    return None if about is None else about.feed(generation)
 
-    Changes after it that the cursor has read already are read again; there are none if the reader
-    has read the changes of all partitions in the order of their time.
+
+def _encode_about(about: _About) -> bytes:
+    return json.dumps(about._asdict()).encode()
+
+
+def translate_places(kv: KeyValues, generation: int, places: Sequence[Cursor]) -> Cursor:
+    """Return the place here of the first change that a cursor of an old feed has not read.
+
+    The change may have been removed since it was moved here.  Changes after it that the cursor has
+    read already are read again; there are none if the reader has read the changes of all
+    partitions in the order of their time, and their number was changed once since.
 
     Parameters
     ----------
@@ -156,38 +312,70 @@ def translate_places(
         Layout generation of the cursor.
     places
         Place of the cursor in each old partition.
-    first_change
-        First change that the store has.
 
     Raises
     ------
+    UnreadChangesError
+        If changes were removed that the cursor has not read, before the others were moved here.
     ValueError
-        If the cursor is not one of the feed that was moved here, or if changes were removed that
-        it has not read.
+        If the cursor is not one of a feed that was moved here.
     """
+    row = _first_unread(_about_feed(kv, generation, places)[0], kv, generation, places)
+    return Cursor(1, 0) if row is None else Cursor(0, row)
+
+
+def n_changes_read(kv: KeyValues, generation: int, places: Sequence[Cursor]) -> int:
+    """Return the number of changes before the place that `translate_places` returns."""
+    feed, n_changes = _about_feed(kv, generation, places)
+    row = _first_unread(feed, kv, generation, places)
+    return n_changes if row is None else row
+
+
+def _about_feed(kv: KeyValues, generation: int, places: Sequence[Cursor]) -> tuple[OldFeed, int]:
+    """Return what is known of the feed of a cursor, and the number of changes moved here."""
     about = _read_about(kv)
-    if about is None or about.generation != generation or len(about.first) != len(places):
+    feed = None if about is None else about.feed(generation)
+    if about is None or feed is None or len(feed.first) != len(places):
         raise ValueError(
             f"the cursor is from layout generation {generation}, which this change feed does not "
             "know: the division into partitions was changed. Begin with the oldest change, or "
             "with the newest"
         )
+    return feed, about.n_changes
+
+
+def _first_unread(
+    feed: OldFeed, kv: KeyValues, generation: int, places: Sequence[Cursor]
+) -> int | None:
+    """Return the row of the first change that was not read; None if all were."""
     start = Cursor.parse(None)
-    if any(start < place < first for place, first in zip(places, about.first, strict=True)):
-        raise ValueError(
+    if any(start < place < first for place, first in zip(places, feed.first, strict=True)):
+        raise UnreadChangesError(
             "changes after the cursor were removed before they were read (changes.kept_for, "
             "changes.kept_max). Begin with the oldest change, or with the newest"
         )
     rows = []
     for i, place in enumerate(places):
-        end = _KEY.pack(_ORIGIN, i, (1 << 64) - 1, (1 << 32) - 1)
-        found = next(kv.scan(_KEY.pack(_ORIGIN, i, *place), end), None)
+        _, end = _range_of(generation, i)
+        found = next(kv.scan(_origin_key(generation, i, place), end), None)
         if found is not None:
-            rows.append(_ROW.unpack(found[1])[0])
-    return max(Cursor(0, min(rows)), first_change) if rows else max(Cursor(1, 0), first_change)
+            rows.append(_ROWS.unpack(found[1])[1])
+    return min(rows, default=None)
 
 
 def end_origins(kv: KeyValues) -> None:
     """Forget the old places, after the last change that was moved here was removed."""
-    if kv.get(_ABOUT) is not None and next(kv.scan(_ORIGIN, b"p"), None) is not None:
-        kv.write([], [], delete_range=(_ORIGIN, b"p"))
+    about = _read_about(kv)
+    if about is None or next(kv.scan(_ORIGIN, _END_OF_ORIGINS), None) is None:
+        return
+    feeds = []
+    for generation, kept in about.feeds:
+        first = list(kept)
+        for i in range(len(first)):
+            last = next(kv.scan(*_range_of(generation, i), reverse=True), None)
+            if last is not None:
+                position, row = _KEY.unpack(last[0])[3:]
+                first[i] = max(first[i], Cursor(position, row + 1))
+        feeds.append(OldFeed(generation, tuple(first)))
+    about = about._replace(feeds=feeds)
+    kv.write([_ABOUT], [_encode_about(about)], delete_range=(_ORIGIN, _END_OF_ORIGINS))

@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 
 import recrawl
+from recrawl import Outcome
 from recrawl.corpus import CorpusConfig, resize_corpus
 from recrawl.corpus.leasing.old_handles import OldHandles
-from recrawl.errors import ConfigError, CorpusError, LockedError, StorageError
+from recrawl.errors import ChangesLost, ConfigError, CorpusError, LockedError, StorageError
 from recrawl.node.durability.corpus_format import read_format
 from tests.manual_clock import ManualClock
 from tests.unit.corpus.resize.filled import SETTINGS, Filled, check, fill
@@ -52,9 +53,49 @@ def test_a_second_change_keeps_handles_and_feed(filled: Filled, clock: ManualClo
         assert {*unread} <= {*found}
         # Only changes of the same instant are read again.
         assert {at_ms for at_ms, _ in {*found} - {*unread}} <= {min(unread)[0]}
-        # Two changes ago is too long.
-        with pytest.raises(StorageError, match="layout generation 0"):
-            corpus.changes(consumer="reader")
+        # So does a consumer that has not read since before the first change.
+        read = corpus.changes(consumer="reader", limit=10_000)
+        assert {f"{one.url} {one.at_ms}" for one in read} >= filled.urls_unread
+        assert [one.at_ms for one in read] == sorted(one.at_ms for one in read)
+        begin = min(one.at_ms for one in read)
+        again = {f"{one.url} {one.at_ms}" for one in read if one.at_ms > begin}
+        assert again <= filled.urls_unread
+        (reader,) = corpus.consumers()
+        assert (reader.n_behind, reader.n_missed, reader.problem) == (len(read), 0, None)
+        corpus.commit_changes("reader", read[-1].cursor)
+        assert corpus.changes(consumer="reader") == []
+
+
+def test_a_consumer_is_told_of_changes_that_were_removed_between_two_resizes(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    folder = tmp_path / "corpus"
+    urls = [f"https://h{i}.example/" for i in range(20)]
+    with recrawl.open(folder, config_of(3), clock=clock) as corpus:
+        corpus.add(urls)
+        corpus.commit_changes("away", "oldest")
+        for url in urls:
+            clock.pass_seconds(1)
+            corpus.report([Outcome(url=url, digest=b"1")])
+        corpus.commit_changes("idle", "newest")
+        corpus.commit_changes("half", corpus.changes(limit=10)[-1].cursor)
+        half_ms = corpus.changes(limit=10)[-1].at_ms
+    resize_corpus(folder, 2)
+    with recrawl.open(folder, clock=clock) as corpus:
+        for node in corpus.nodes:
+            node.store.trim_changes(before_ms=half_ms + 1)
+    for partitions in (4, 1):
+        with recrawl.open(folder, clock=clock) as corpus:
+            with pytest.raises(ChangesLost, match="away has missed"):
+                corpus.changes(consumer="away")
+            assert [one.url for one in corpus.changes(consumer="half")] == urls[10:]
+            assert corpus.changes(consumer="idle") == []
+        resize_corpus(folder, partitions)
+    with recrawl.open(folder, clock=clock) as corpus:
+        with pytest.raises(ChangesLost, match="away has missed"):
+            corpus.changes(consumer="away")
+        corpus.commit_changes("away", "oldest")
+        assert [one.url for one in corpus.changes(consumer="away")] == urls[10:]
 
 
 def test_the_configuration_may_name_the_old_number_or_the_new_one(
