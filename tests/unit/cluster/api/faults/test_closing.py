@@ -45,7 +45,7 @@ def test_partitions_are_closed_also_if_the_connections_take_too_long(
     standing = calls.run(stand_still())
     try:
         shared.close()
-        assert corpus._is_closed
+        assert corpus._moves.is_closed
         assert "are not closed after 0.05 s" in caplog.text
     finally:
         may_go_on.set()
@@ -67,7 +67,7 @@ def test_partitions_are_closed_also_after_an_error(
     shared = ClusterCorpus(corpus, TableOfOwners("a"), calls)
     with pytest.raises(OSError, match="the connections cannot be closed"):
         shared.close()
-    assert corpus._is_closed
+    assert corpus._moves.is_closed
 
 
 def test_close_waits_until_the_connections_are_closed(
