@@ -3,9 +3,14 @@
 It has one partition, so that all read the same order, and is compacted: of each key the brokers
 keep the last message at least.  A message that cannot be delivered within two seconds is dropped,
 because a sign of life that arrives later would be a lie.
+
+If somebody deletes the topic, a worker creates it again, and reads from its beginning.  What it
+had is lost then, so `BEGINS_ANEW` asks all workers to say again what they know.
 """
 
+import time
 from collections.abc import Mapping
+from concurrent.futures import Future
 from typing import Any, Final, Protocol, Self
 
 from recrawl.cluster.members.heartbeats import HEARTBEAT_BYTES_MAX
@@ -30,11 +35,23 @@ from confluent_kafka import (  # isort: skip
 )
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # isort: skip
 
-__all__ = ["CONTROL_SUFFIX", "ControlLog", "ControlTopic"]
+__all__ = ["BEGINS_ANEW", "CONTROL_SUFFIX", "ControlLog", "ControlTopic"]
 
 CONTROL_SUFFIX: Final = ".control"
 """What the name of the topic has after that of the log's."""
+BEGINS_ANEW: Final = "topic/begins-anew"
+"""Key that a reader gets before the first message of a topic that was deleted and created again."""
 _DELIVERY_MS_MAX: Final = 2_000
+# Brokers may list a new topic some moments late; a topic that is missing for longer was deleted.
+_MISSING_MS: Final = 5_000
+_CREATE_SECONDS: Final = 10.0
+_MISSING_ERRORS: Final = frozenset(
+    {
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._UNKNOWN_TOPIC,
+        KafkaError._UNKNOWN_PARTITION,
+    }
+)
 _READ_MAX: Final = 10_000
 _CLOSE_SECONDS: Final = 3.0
 _TOPIC_SETTINGS: Final = {
@@ -56,6 +73,7 @@ _PRODUCER_SETTINGS: Final = {
     "linger.ms": 0,
     "message.timeout.ms": _DELIVERY_MS_MAX,
     "queue.buffering.max.messages": 10_000,
+    "topic.metadata.propagation.max.ms": _MISSING_MS,
 }
 _CONSUMER_SETTINGS: Final = {
     "auto.offset.reset": "earliest",
@@ -64,6 +82,7 @@ _CONSUMER_SETTINGS: Final = {
     "fetch.wait.max.ms": 100,
     "group.id": "recrawl-reads-without-a-group",
     "queued.max.messages.kbytes": 16 << 10,
+    "topic.metadata.propagation.max.ms": _MISSING_MS,
 }
 
 
@@ -75,7 +94,10 @@ class ControlLog(Protocol):
         ...
 
     def read(self) -> list[tuple[str, bytes]]:
-        """Return the messages that have come since the last call; at first all that are kept."""
+        """Return the messages that have come since the last call; at first all that are kept.
+
+        If all messages were lost, `BEGINS_ANEW` stands before the first one after that.
+        """
         ...
 
     def close(self) -> None:
@@ -86,10 +108,23 @@ class ControlLog(Protocol):
 class ControlTopic:
     """A `ControlLog` in a topic of Kafka; create it with `open`."""
 
-    def __init__(self, topic: str, producer: Producer, consumer: Consumer) -> None:
+    def __init__(
+        self,
+        topic: str,
+        producer: Producer,
+        consumer: Consumer,
+        admin: AdminClient,
+        replication: int | None,
+    ) -> None:
         self._topic = topic
         self._producer = producer
         self._consumer = consumer
+        self._admin = admin
+        self._replication = replication
+        self._next_offset = 0
+        self._is_missing = False
+        self._starts_over = False
+        self._created_at = -_CREATE_SECONDS
 
     @classmethod
     def open(
@@ -137,22 +172,34 @@ class ControlTopic:
         except BaseException:
             consumer.close()
             raise
-        return cls(topic, producer, consumer)
+        return cls(topic, producer, consumer, admin, replication)
 
     def publish(self, key: str, value: bytes) -> None:
         """Send a message, and do not wait for it; see `ControlLog.publish`."""
         self._producer.poll(0)
         try:
             self._producer.produce(
-                self._topic, value=value, key=key, partition=0, on_delivery=_note_delivery
+                self._topic, value=value, key=key, partition=0, on_delivery=self._note_delivery
             )
         except BufferError:
             LOGGER.info("a message to %s was dropped: too many wait for the brokers", self._topic)
         except KafkaException as error:
-            raise LedgerError(f"the control topic cannot be written: {error}") from error
+            if not is_transient(error.args[0]):
+                raise LedgerError(f"the control topic cannot be written: {error}") from error
+            self._note_delivery(error.args[0], None)
+
+    def _note_delivery(self, error: KafkaError | None, _: object) -> None:
+        if error is not None:
+            LOGGER.info("a message to the control topic was not delivered: %s", error)
+            if error.code() in _MISSING_ERRORS:
+                self._create_again()
 
     def read(self) -> list[tuple[str, bytes]]:
         """Return the messages that have come; see `ControlLog.read`."""
+        if self._starts_over:
+            # The new topic may be longer than the old one was, when this worker reads it at last.
+            self._starts_over, self._is_missing = False, True
+            self._consumer.assign([TopicPartition(self._topic, 0, OFFSET_BEGINNING)])
         found: list[tuple[str, bytes]] = []
         while len(found) < _READ_MAX:
             messages = self._consumer.consume(1_000, timeout=0)
@@ -163,15 +210,44 @@ class ControlTopic:
                 if error is not None:
                     self._check(error)
                     continue
+                if self._begins_anew(message.offset()):
+                    found.append((BEGINS_ANEW, b""))
                 key, value = message.key(), message.value()
                 if key is not None and value is not None:
                     found.append((bytes(key).decode("utf-8", "replace"), value))
         return found
 
+    def _begins_anew(self, offset: int | None) -> bool:
+        """Return whether a message that was read is the first one of a topic created again."""
+        assert offset is not None
+        begins_anew = self._is_missing or offset < self._next_offset
+        if begins_anew:
+            LOGGER.warning("the topic %s was deleted, and exists again", self._topic)
+        self._is_missing, self._next_offset = False, offset + 1
+        return begins_anew
+
     def _check(self, error: KafkaError) -> None:
         if not is_transient(error):
             raise LedgerError(f"the control topic cannot be read: {error}")
         LOGGER.info("reading %s: %s", self._topic, error)
+        if error.code() in _MISSING_ERRORS:
+            self._create_again()
+
+    def _create_again(self) -> None:
+        """Begin to create the topic, unless that was done just now."""
+        now = time.monotonic()
+        if now - self._created_at < _CREATE_SECONDS:
+            return
+        self._created_at, self._starts_over = now, True
+        LOGGER.warning("the topic %s does not exist, and is created again", self._topic)
+        new = _new_topic(self._topic, self._replication)
+        created = self._admin.create_topics([new], request_timeout=_CREATE_SECONDS)
+        created[self._topic].add_done_callback(self._note_created)
+
+    def _note_created(self, created: "Future[None]") -> None:
+        error = created.exception()
+        if error is not None and not _is_there(error):
+            LOGGER.warning("the topic %s cannot be created again: %s", self._topic, error)
 
     def close(self) -> None:
         """Send what waits, for a moment, and end; see `ControlLog.close`."""
@@ -179,18 +255,25 @@ class ControlTopic:
         self._consumer.close()
 
 
-def _note_delivery(error: KafkaError | None, _: object) -> None:
-    if error is not None:
-        LOGGER.info("a message to the control topic was not delivered: %s", error)
+def _new_topic(topic: str, replication: int | None) -> NewTopic:
+    return NewTopic(topic, 1, replication or -1, config=dict(_TOPIC_SETTINGS))
+
+
+def _is_there(error: BaseException) -> bool:
+    """Return whether a topic could not be created because it exists."""
+    return (
+        isinstance(error, KafkaException)
+        and error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS
+    )
 
 
 def _create_topic(admin: AdminClient, topic: str, replication: int | None, seconds: float) -> None:
     """Create a topic unless it exists."""
     if topic in admin.list_topics(timeout=seconds).topics:
         return
-    new = NewTopic(topic, 1, replication or -1, config=dict(_TOPIC_SETTINGS))
+    new = _new_topic(topic, replication)
     try:
         admin.create_topics([new], request_timeout=seconds)[topic].result()
     except KafkaException as error:
-        if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+        if not _is_there(error):
             raise

@@ -56,9 +56,22 @@ class OperatorRules:
     def __init__(self) -> None:
         self._drained: set[str] = set()
         self._pins: dict[int, str] = {}
+        self._to_repeat: dict[str, bytes] = {}
+
+    def begin_anew(self) -> None:
+        """Take note that the topic has lost all decisions; those that are heard now are newer."""
+        drained = (drain_message(worker, is_drained=True) for worker in self._drained)
+        pins = (pin_message(i, worker) for i, worker in self._pins.items())
+        self._to_repeat = dict([*drained, *pins])
+
+    def take_lost(self) -> list[tuple[str, bytes]]:
+        """Return, once, the decisions that the topic has lost and nobody has made or said again."""
+        found, self._to_repeat = list(self._to_repeat.items()), {}
+        return found
 
     def hear(self, key: str, message: bytes) -> bool:
         """Take note of a message; return whether it was a decision."""
+        self._to_repeat.pop(key, None)
         if key.startswith(_DRAIN):
             worker = key.removeprefix(_DRAIN)
             if message == _YES and len(self._drained) < _DRAINED_MAX:

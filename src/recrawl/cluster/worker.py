@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Final, Protocol
 
 from recrawl.cluster.budget.worker_quotas import OwnedQuotas, WorkerQuotas
-from recrawl.cluster.control_topic import ControlLog
+from recrawl.cluster.control_topic import BEGINS_ANEW, ControlLog
 from recrawl.cluster.members.heartbeats import Heartbeat
 from recrawl.cluster.members.membership import Members
 from recrawl.cluster.members.versions import UPGRADE_SECONDS, VersionToWrite
@@ -53,6 +53,8 @@ _FOLLOW_SECONDS: Final = 0.2
 _TICK_SECONDS: Final = 0.5
 _QUOTA_SECONDS: Final = 0.25
 _HOSTS_SECONDS: Final = 0.5
+# Time in which operators, or other workers, may say what a control topic has lost.
+_REPEAT_SECONDS: Final = 2.0
 _N_RESTORES_MAX: Final = 2
 _N_CLAIMS_MAX: Final = 8
 _N_TICKS_MAX: Final = 8
@@ -175,7 +177,9 @@ class Worker:
         self._restores = restores or ThreadPoolExecutor(_N_RESTORES_MAX, "recrawl-restore")
         self._claims = claims or ThreadPoolExecutor(_N_CLAIMS_MAX, "recrawl-claim")
         self._ticks = ticks or ThreadPoolExecutor(_N_TICKS_MAX, "recrawl-tick")
+        self._publish = log.publish
         self._rules = OperatorRules()
+        self._repeat_rules_at: float | None = None
         self._lost = LostClaims()
         self._n_moves: Counter[tuple[MoveKind, str]] = Counter()
         self._unowned = UnownedPartitions()
@@ -217,6 +221,9 @@ class Worker:
         )
 
     def _hear(self, key: str, message: bytes) -> None:
+        if key == BEGINS_ANEW:
+            self._rules.begin_anew()
+            self._repeat_rules_at = self._monotonic() + _REPEAT_SECONDS
         is_heard = self._rules.hear(key, message)
         for others in (self.quotas, self.hosts):
             is_heard = is_heard or (others is not None and others.hear(key, message))
@@ -265,6 +272,7 @@ class Worker:
         self._compare_clocks()
         self._is_able = self._reads_log and not self._clock_ahead_seconds and self._can_own()
         self._choose_version(members, now)
+        self._repeat_rules(now)
         self._place(members)
         with self._lock:
             owned = self._corpus.owned_partitions()
@@ -305,6 +313,13 @@ class Worker:
         if (version := self._version.update(members, now)) != before:
             logger.warning("this worker now writes version %d of the log's records", version)
             self._corpus.set_records_version(version)
+
+    def _repeat_rules(self, now: float) -> None:
+        """Say again what operators have decided, if the control topic has lost it."""
+        if self._repeat_rules_at is not None and now >= self._repeat_rules_at:
+            self._repeat_rules_at = None
+            for key, message in self._rules.take_lost():
+                self._publish(key, message)
 
     def _note_unknown(self, partition: int, error: UnknownEvent) -> None:
         """Own no partitions any more, because a newer version has written to a log."""

@@ -285,6 +285,18 @@ class Agreement:
             if demand is not None and demand.key == key:
                 self._hear_demand(demand)
 
+    def say_again(self) -> None:
+        """Take note that the control topic has lost all messages: say again what holds.
+
+        What others say of it meanwhile is older, or newer, and both have numbers that tell.
+        """
+        if self._budget is not None and self._told is None:
+            self._told = _Told(self._budget)
+        for owned in self._owned.values():
+            owned.is_read = False
+        if self._term is not None:
+            self._term.is_read = False
+
     def _hear_budget(self, found: BudgetMessage) -> None:
         if self._budget is None or found.order > self._budget.order:
             self._budget = found

@@ -8,11 +8,12 @@ from typing import Final, Protocol
 
 from recrawl.cluster.budget.price import Agreement
 from recrawl.cluster.budget.quotas import BUDGET_KEY, DEMAND_KEY, QUOTAS_KEY
+from recrawl.cluster.control_topic import BEGINS_ANEW
 from recrawl.messages.budgets import Budget, Demand, Quota, QuotaInUse
 
 __all__ = ["OwnedQuotas", "WorkerQuotas"]
 
-_KEYS: Final = (BUDGET_KEY, DEMAND_KEY, QUOTAS_KEY)
+_KEYS: Final = (BUDGET_KEY, DEMAND_KEY, QUOTAS_KEY, BEGINS_ANEW)
 
 
 class OwnedQuotas(Protocol):
@@ -92,7 +93,11 @@ class WorkerQuotas:
         """Read what was heard, log the quotas of own partitions, and say what they use."""
         with self._lock:
             while self._heard:
-                self.agreement.hear(*self._heard.popleft())
+                key, message = self._heard.popleft()
+                if key == BEGINS_ANEW:
+                    self.agreement.say_again()
+                else:
+                    self.agreement.hear(key, message)
             quotas, budget = self.agreement.quotas(), self.agreement.budget
         self._quotas.set(quotas, budget)
         in_use = self._quotas.in_use()
