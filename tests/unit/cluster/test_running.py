@@ -159,3 +159,29 @@ def test_others_must_be_able_to_reach_a_worker(tmp_path: Path) -> None:
             running.run_worker(tmp_path, worker="a", keys=keys, host=host)
     with pytest.raises(ValueError, match=r"got '10\.1\.0\.7:8377'"):
         running.run_worker(tmp_path, worker="a", keys=keys, host="::", address="10.1.0.7:8377")
+
+
+def test_a_disk_that_was_full_needs_twice_the_space(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free: int | None = running.FREE_BYTES_MIN
+
+    def usage(folder: Path) -> Any:
+        assert folder == tmp_path
+        if free is None:
+            raise OSError("the disk is away")
+        return SimpleNamespace(free=free)
+
+    monkeypatch.setattr("recrawl.cluster.running.shutil.disk_usage", usage)
+    disk = running._DiskSpace(tmp_path)
+    assert disk.has_space()
+    free = running.FREE_BYTES_MIN - 1
+    assert not disk.has_space()
+    free = 2 * running.FREE_BYTES_MIN - 1
+    assert not disk.has_space()
+    free = 2 * running.FREE_BYTES_MIN
+    assert disk.has_space()
+    free = running.FREE_BYTES_MIN
+    assert disk.has_space()
+    free = None
+    assert not disk.has_space()
