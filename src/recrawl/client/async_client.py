@@ -89,6 +89,8 @@ __all__ = ["AsyncClient"]
 _ORDERS_PER_REQUEST = 10_000
 _LISTED_PER_REQUEST = 5_000
 _WAIT_SECONDS = 20.0
+# Share of a lease that may pass while other pages of the same call are leased.
+_LEASE_SHARE_WAITED = 0.25
 _REPORTED = (
     "counted",
     "transition",
@@ -581,20 +583,37 @@ class AsyncClient:
         key: Any = None,
         request: str | None = None,
     ) -> LeasedUrls:
-        """Return an order for each URL that may be fetched now, or the reason why it may not."""
-        table = page_table(urls, key=key)
-        # Rows that are unavailable are not sent again: the leases of the others begin now.
-        sent = await self._send_rows(
-            "POST",
-            "/orders/by-url",
-            table,
-            request=request or new_request_key(),
-            add=add,
-            seconds=seconds,
-            run=run,
-        )
-        found = (row for one in sent for row in _object(one.answer).get("answers", ()))
-        return read_leased_urls(url_array(table["url"]), found)
+        """Return an order for each URL that may be fetched now, or the reason why it may not.
+
+        URLs whose partition cannot be reached are sent again, at most for a quarter of ``seconds``,
+        because the leases of the others have begun.
+        """
+        path, table = "/orders/by-url", page_table(urls, key=key)
+        params: dict[str, Any] = {"add": add, "seconds": seconds, "run": run}
+        request = request or new_request_key()
+        sent = await self._send_rows("POST", path, table, request=request, **params)
+        answers = [row for one in sent for row in _answers_of(one)]
+        status = np.array([_status_of_lease(one) for one in answers], np.uint8)
+
+        async def send_again(rows: NDArray[np.int64], ends_at: float) -> None:
+            # The same request with the same key, so that partitions lease nothing twice.
+            first = 0
+            for one in sent:
+                own = np.arange(first, first + one.table.num_rows)
+                first += one.table.num_rows
+                if not np.isin(own, rows).any():
+                    continue
+                again = await self._send_part("POST", path, one.table, one.request, ends_at, params)
+                found = [row for part in again for row in _answers_of(part)]
+                for i in np.flatnonzero(np.isin(own, rows)).tolist():
+                    answers[own[i]] = found[i]
+                    status[own[i]] = _status_of_lease(found[i])
+
+        seconds_max = self._row_retry_seconds
+        if seconds is not None:
+            seconds_max = min(seconds_max, _LEASE_SHARE_WAITED * seconds)
+        await repeat_unavailable(status, seconds_max, send_again)
+        return read_leased_urls(url_array(table["url"]), answers)
 
     async def paced(
         self,
@@ -982,6 +1001,20 @@ def _object(found: Any) -> dict[str, Any]:
 
 def _count_done(rows: NDArray[np.uint8]) -> CountedRows:
     return CountedRows(int(np.count_nonzero(rows == RowStatus.DONE)), rows=rows)
+
+
+def _answers_of(sent: SentRows) -> list[Any]:
+    """Return the answer for each row of a request that leases given pages."""
+    answers = _object(sent.answer).get("answers")
+    if not isinstance(answers, list) or len(answers) != sent.table.num_rows:
+        raise ServiceError("the answer does not have one row for each URL")
+    return answers
+
+
+def _status_of_lease(answer: Any) -> RowStatus:
+    """Return whether the answer for a page may be another one after a moment."""
+    is_away = _object(answer).get("why") == Why.UNAVAILABLE.name.lower()
+    return RowStatus.UNAVAILABLE if is_away else RowStatus.DONE
 
 
 def _check_no_key(key: Any) -> None:

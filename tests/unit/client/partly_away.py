@@ -9,7 +9,19 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from recrawl.cluster.api.row_parts import Columns, one_array, take_outcomes, take_rows
-from recrawl.corpus import Added, Corpus, CountedRows, Outcome, Reported, RowStatus, Signalled
+from recrawl.corpus import (
+    Added,
+    Corpus,
+    CountedRows,
+    LeasedUrls,
+    Order,
+    Outcome,
+    Reported,
+    RowStatus,
+    Signalled,
+)
+from recrawl.messages.enums import Why
+from recrawl.messages.leases import WHYS
 from recrawl.node.orders import partition_of
 from recrawl.node.routing import split_by_partition
 
@@ -121,6 +133,25 @@ class PartlyAway:
         n_unknown = int((status == RowStatus.UNKNOWN).sum())
         n_done = int((status == RowStatus.DONE).sum())
         return Signalled(n_done, n_unknown=n_unknown, rows=status)
+
+    def lease_urls(self, urls: Any, **options: Any) -> LeasedUrls:
+        given = one_array(urls)
+        own = Columns(len(given), key=options.pop("key", None))
+        order: list[Order | None] = [None] * len(given)
+        why = np.full(len(given), WHYS.index(Why.UNAVAILABLE), np.uint8)
+        wait = np.full(len(given), np.inf)
+
+        def call(rows: Rows) -> CountedRows:
+            found = self.corpus.lease_urls(take_rows(given, rows), **own.take(rows), **options)
+            for row, one in zip(rows.tolist(), found.order, strict=True):
+                order[row] = one
+            why[rows], wait[rows] = found.why, found.seconds
+            return CountedRows(rows.size, rows=np.zeros(rows.size, np.uint8))
+
+        _, is_away, _ = self._run("lease_urls", self.partitions(given), call)
+        for row in np.flatnonzero(is_away).tolist():
+            order[row], why[row], wait[row] = None, WHYS.index(Why.UNAVAILABLE), np.inf
+        return LeasedUrls(given, order, why, wait)
 
     def _by_handle(self, name: str, handles: Any, **options: Any) -> CountedRows:
         handle = np.asarray(handles, np.int64).reshape(-1)

@@ -11,6 +11,7 @@ import pytest
 from recrawl.client import AsyncClient, Client
 from recrawl.corpus import Corpus, Order, Outcome, RowStatus
 from recrawl.errors import ServiceUnavailable
+from recrawl.messages.enums import Why
 from tests.unit.client.partly_away import PartlyAway
 from tests.unit.client.unreliable_proxy import UnreliableProxy
 from tests.unit.service.running_server import RunningServer
@@ -83,6 +84,28 @@ def test_only_rows_that_were_away_are_sent_again(client: Client, partly: PartlyA
     assert count(lambda: client.release(handles)) == 0
     assert count(lambda: client.remove(URLS)) == 60
     assert partly.corpus.n_pages == 0
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_pages_are_leased_once_when_their_partitions_are_back(
+    client: Client, partly: PartlyAway, is_late: bool
+) -> None:
+    client.add(URLS)
+    partly.is_late, partly.n_calls = is_late, 2
+    partly.calls.clear()
+    orders = [one.order for one in client.lease_urls(URLS, seconds=900.0)]
+    assert partly.calls == [("lease_urls", 60)] * 3
+    assert [None if one is None else one.url for one in orders] == URLS
+    assert partly.corpus.stats().in_flight == 60
+
+
+def test_a_lease_does_not_wait_for_most_of_its_time(client: Client, partly: PartlyAway) -> None:
+    client.add(URLS)
+    is_away = np.isin(partly.partitions(URLS), partly.away)
+    partly.n_calls = 1_000_000
+    answers = client.lease_urls(URLS, seconds=2.0)
+    assert [one.order is None for one in answers] == is_away.tolist()
+    assert {one.why for one in answers if one.order is None} == {Why.UNAVAILABLE}
 
 
 def test_values_of_pages_are_set_although_an_owner_ends_between_two_of_them(
