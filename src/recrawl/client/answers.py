@@ -14,7 +14,7 @@ from recrawl.errors import ServiceError
 from recrawl.messages.enums import Reason, Transition, Why
 from recrawl.messages.leases import WHYS, LeasedUrls, Orders, Shortfall, ShortfallReason
 from recrawl.messages.orders import ORDER_SCHEMA, Order
-from recrawl.messages.results import Reported, RowStatus
+from recrawl.messages.results import ChangedPart, Reported, RowStatus
 from recrawl.messages.samples import (
     DURATION_EDGES_SECONDS,
     Figures,
@@ -43,6 +43,7 @@ from recrawl.messages.views import (
 
 __all__ = [
     "read_audits",
+    "read_changed_part",
     "read_changes",
     "read_consumers",
     "read_host",
@@ -168,6 +169,13 @@ def read_leased_urls(urls: pa.Array, answers: Iterable[Any]) -> LeasedUrls:
         np.array([_WHY_CODES[_WHYS[one["why"]]] for one in found], np.uint8),
         np.array(seconds, np.float64),
     )
+
+
+@_or_service_error
+def read_changed_part(found: Any) -> ChangedPart:
+    """Return what a request has changed; one without a cursor is of a server that does all."""
+    cursor = found.get("cursor")
+    return ChangedPart(int(found["n_pages"]), None if cursor is None else str(cursor))
 
 
 @_or_service_error

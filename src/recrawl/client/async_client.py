@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from recrawl.client.answers import (
     read_audits,
+    read_changed_part,
     read_changes,
     read_consumers,
     read_host,
@@ -57,12 +58,13 @@ from recrawl.client.sent_rows import AnsweredRows, SentRows, repeat_unavailable
 from recrawl.client.service_url import parse_service_url
 from recrawl.client.transport import ARROW, Connecting, Transport
 from recrawl.client.work import Stop, WorkCounts, work_until_stopped
-from recrawl.errors import ServiceError
+from recrawl.errors import ServiceError, ServiceUnavailable
 from recrawl.messages.enums import Why
 from recrawl.messages.leases import LeasedUrls, Orders, Shortfall, is_run_over
 from recrawl.messages.orders import ORDER_SCHEMA, Order, Outcome
 from recrawl.messages.results import (
     Added,
+    ChangedPart,
     CountedRows,
     Reported,
     RowStatus,
@@ -353,10 +355,7 @@ class AsyncClient:
             raise ValueError("remove takes either urls or a pattern")
         if urls is None:
             _check_no_key(key)
-            answer = await self._transport.call(
-                "POST", "/pages/remove", params={"pattern": pattern}, body=b""
-            )
-            return CountedRows(int(answer.json()["n_pages"]))
+            return await self._change_all_matching(str(pattern), None)
         table = page_table(urls, key=key)
         rows, answers = await self._send_to_owners("POST", "/pages/remove", table)
         return CountedRows(sum(int(one.answer["n_pages"]) for one in answers), rows=rows)
@@ -374,9 +373,7 @@ class AsyncClient:
             raise ValueError("set takes either urls or a pattern")
         if urls is None:
             _check_no_key(key)
-            body = {"pattern": pattern, "settings": settings}
-            found = await self._send("POST", "/pages/settings", body)
-            return CountedRows(int(found["n_pages"]))
+            return await self._change_all_matching(str(pattern), settings)
         table = page_table(urls, key=key)
         rows = np.full(table.num_rows, RowStatus.REFUSED, np.uint8)
         n_set = 0
@@ -397,6 +394,37 @@ class AsyncClient:
         await send(np.arange(table.num_rows))
         await repeat_unavailable(rows, self._row_retry_seconds, send)
         return CountedRows(n_set, rows=rows)
+
+    async def _change_all_matching(
+        self, pattern: str, settings: Mapping[str, Any] | None
+    ) -> CountedRows:
+        """Change all pages whose URLs match a pattern, in as many requests as that takes."""
+        n_pages = 0
+        cursor: str | None = None
+        while True:
+            try:
+                part = await self._change_matching(pattern, settings, cursor)
+            except ServiceUnavailable as error:
+                raise ServiceUnavailable(
+                    f"{n_pages:,} pages were changed, and then: {error}; change the others again"
+                ) from error
+            n_pages, cursor = n_pages + part.n_pages, part.cursor
+            if cursor is None:
+                return CountedRows(n_pages)
+
+    async def _change_matching(
+        self, pattern: str, settings: Mapping[str, Any] | None, cursor: str | None
+    ) -> ChangedPart:
+        """Change some pages whose URLs match a pattern; see `recrawl.Corpus.change_matching`."""
+        path, params, body = "/pages/remove", {"cursor": cursor or ""}, b""
+        if settings is None:
+            params["pattern"] = pattern
+        else:
+            path = "/pages/settings"
+            wanted = {"pattern": pattern, "settings": settings}
+            body = json.dumps(wanted, ensure_ascii=False).encode()
+        answer = await self._transport.call("POST", path, params=params, body=body)
+        return read_changed_part(answer.json())
 
     async def set_each(
         self,

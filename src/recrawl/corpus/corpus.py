@@ -35,7 +35,13 @@ from recrawl.corpus.feed.consumers import (
 )
 from recrawl.corpus.feed.logged_consumers import LoggedConsumers
 from recrawl.corpus.inspect.explanation import PageExplanation, explain_page
-from recrawl.corpus.inspect.page_table import PageRows, page_batches, page_rows_after
+from recrawl.corpus.inspect.page_table import (
+    PageRows,
+    page_batches,
+    page_cursor,
+    page_rows_after,
+    parse_page_cursor,
+)
 from recrawl.corpus.inspect.stats import Stats, stats_of
 from recrawl.corpus.leasing.old_handles import OldHandles
 from recrawl.corpus.leasing.pages import Leasing, check_seconds
@@ -62,6 +68,7 @@ from recrawl.errors import (
 from recrawl.ledger import Log
 from recrawl.ledger.contract import check_partition
 from recrawl.messages.partitions import OwnedPartition
+from recrawl.messages.results import ChangedPart
 from recrawl.messages.samples import Sample, Samples, SourceSamples
 from recrawl.node.clock import Clock, NodeTime, true_time
 from recrawl.node.config.corpus_config import CorpusConfig
@@ -100,10 +107,10 @@ from recrawl.node.routing import (
 from recrawl.node.settings.hosts import HostSettings, host_events
 from recrawl.node.settings.pages import (
     PageSettings,
-    set_by_pattern,
     set_pages,
     stop_tracking,
 )
+from recrawl.node.settings.pattern_changes import PART_SECONDS, ScanPlace, change_part
 from recrawl.node.settings.patterns import apply_patterns
 from recrawl.node.settings.urgent import OPERATOR, urgent_signals
 from recrawl.node.shipped_due_table import shipped_due_table
@@ -120,7 +127,7 @@ from recrawl.shard import (
 )
 from recrawl.shard.rehearsal import rehearse_decisions
 from recrawl.store import ContentCounts, Names
-from recrawl.urls import PatternSet, canonical, group_keys, split_page_names
+from recrawl.urls import canonical, group_keys, split_page_names
 
 if TYPE_CHECKING:
     from recrawl.corpus.backups.backup import BackupResult
@@ -834,15 +841,7 @@ class Corpus:
             raise ValueError("remove takes either urls or a pattern")
         if pattern is not None:
             _check_no_key(key)
-            matcher = PatternSet([pattern])
-            with self.nodes.use_all() as nodes:
-                return CountedRows(
-                    sum(
-                        stop_tracking(node, page[matcher.first_match(url) >= 0])
-                        for node in nodes
-                        for page, url in node.scan_urls()
-                    )
-                )
+            return CountedRows(self.change_matching(pattern, seconds=float("inf")).n_pages)
         n_removed = 0
         given = as_array(urls if urls is not None else ())
         row_status = np.full(len(given), RowStatus.REFUSED, np.uint8)
@@ -927,20 +926,13 @@ class Corpus:
         """
         if (urls is None) == (pattern is None):
             raise ValueError("set takes either urls or a pattern")
-        known = [field.name for field in fields(PageSettings)]
-        for name in settings:
-            if name not in known:
-                raise TypeError(f"set() has no setting {name!r}; choose from {', '.join(known)}")
-        page_settings = PageSettings(**settings)
+        _check_settings(settings)
         if pattern is not None:
             _check_no_key(key)
-            with self.nodes.use_all() as nodes:
-                return CountedRows(
-                    sum(
-                        set_by_pattern(node, self._namers[node.partition], pattern, page_settings)
-                        for node in nodes
-                    )
-                )
+            return CountedRows(
+                self.change_matching(pattern, settings, seconds=float("inf")).n_pages
+            )
+        page_settings = PageSettings(**settings)
         n_set = 0
         given = as_array(urls if urls is not None else ())
         row_status = np.full(len(given), RowStatus.REFUSED, np.uint8)
@@ -953,6 +945,50 @@ class Corpus:
                 )
             row_status[rows] = np.where(found >= 0, RowStatus.DONE, RowStatus.UNKNOWN)
         return CountedRows(n_set, rows=row_status)
+
+    def change_matching(
+        self,
+        pattern: str,
+        settings: Mapping[str, Any] | None = None,
+        *,
+        cursor: str | None = None,
+        seconds: float = PART_SECONDS,
+    ) -> ChangedPart:
+        """Change some of the pages whose URLs match a pattern; call it until none are left.
+
+        A server uses it, so that no request takes longer than a client waits.  Calls that are
+        repeated with the same cursor have the effect of one.
+
+        Parameters
+        ----------
+        pattern
+            Pattern that the URLs match, such as ``/product/*``.
+        settings
+            New settings as for `set`; None to stop tracking the pages.
+        cursor
+            Cursor of the call before; None to begin.
+        seconds
+            Time after which the call ends.
+        """
+        page_settings = None
+        if settings is not None:
+            _check_settings(settings)
+            page_settings = PageSettings(**settings)
+
+        def change(node: Node, page: NDArray[np.int64]) -> int:
+            if page_settings is None:
+                return stop_tracking(node, page)
+            return set_pages(node, self._namers[node.partition], page, page_settings)
+
+        n_partitions, generation = self.nodes.n_partitions, self.nodes.generation
+        start = ScanPlace(*parse_page_cursor(cursor, n_partitions, generation))
+        with self.nodes.use_all() as nodes:
+            some = [node for node in nodes if node.partition >= start.partition]
+            if self.is_for_parts:
+                some = [self.nodes[start.partition]]
+            part = change_part(some, pattern, change, start, seconds=seconds)
+        place = None if part.following is None else page_cursor(*part.following, generation)
+        return ChangedPart(part.n_pages, place)
 
     def set_each(
         self,
@@ -2192,6 +2228,14 @@ def _submit_once(node: Node, event: LogEntry, request: RequestKey | None) -> App
         if is_repeated(node, request):
             return None
         return node.submit([event], request=request)[0]
+
+
+def _check_settings(settings: Mapping[str, Any]) -> None:
+    """Raise if a name is not one of a setting."""
+    known = [field.name for field in fields(PageSettings)]
+    for name in settings:
+        if name not in known:
+            raise TypeError(f"set() has no setting {name!r}; choose from {', '.join(known)}")
 
 
 def _check_no_key(key: Any) -> None:

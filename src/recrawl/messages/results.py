@@ -10,6 +10,7 @@ from recrawl.messages.enums import Transition
 
 __all__ = [
     "Added",
+    "ChangedPart",
     "CountedRows",
     "Reported",
     "RowStatus",
@@ -69,6 +70,15 @@ class CountedRows(int):
         counted = super().__new__(cls, n_counted)
         counted.rows = rows
         return counted
+
+
+class ChangedPart(NamedTuple):
+    """What one of several calls has changed that together change all pages of a pattern."""
+
+    n_pages: int
+    """Number of pages that this call has changed."""
+    cursor: str | None
+    """Where the next call continues; None if this was the last one."""
 
 
 class Signalled(CountedRows):

@@ -1124,12 +1124,18 @@ class Node:
 
     def scan_urls(self) -> Iterator[tuple[NDArray[np.int64], pa.StringArray]]:
         """Yield all pages and their URLs in batches; other threads may work between two batches."""
-        slot = 0
-        while slot < int(self.shard.tables.registers.n_slots[0]):
-            page, url = self.store.scan_urls(slot, _ROWS_PER_SCAN)
-            slot += _ROWS_PER_SCAN
+        slot: int | None = 0
+        while slot is not None:
+            page, url, slot = self.scan_urls_from(slot)
             if page.size:
                 yield page, url
+
+    def scan_urls_from(self, slot: int) -> tuple[NDArray[np.int64], pa.StringArray, int | None]:
+        """Return a batch of pages, their URLs, and the slot of the next batch; None if no more."""
+        page, url = self.store.scan_urls(slot, _ROWS_PER_SCAN)
+        following = slot + _ROWS_PER_SCAN
+        has_more = following < int(self.shard.tables.registers.n_slots[0])
+        return page, url, following if has_more else None
 
     def pages_of_orders(self, order: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the pages of orders, -1 for orders that never existed or are no longer known."""

@@ -23,8 +23,10 @@ NOT_OFFERED = {
     "backup",
     "begin",
     "believed_pages",
+    "change_matching",  # `remove` and `set` with a pattern call it
     "corpus",
     "export_batches",
+    "follow_clock",
     "follow_standby",
     "for_parts",
     "forget",

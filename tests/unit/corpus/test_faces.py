@@ -35,7 +35,7 @@ WORKERS_ONLY = {
     "keep_places_in_log",
     "pages_for_plan",
 }
-ONLY_SYNC = {"begin", "close", "lease_each", "partitions"} | WORKERS_ONLY
+ONLY_SYNC = {"begin", "change_matching", "close", "lease_each", "partitions"} | WORKERS_ONLY
 PROPERTIES = {"corpus", "is_budget_per_run", "lease_asked_at_ms", "n_pages"}
 
 

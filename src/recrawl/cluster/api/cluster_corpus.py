@@ -6,6 +6,7 @@ workers to them.  The service uses it like a `Corpus`; requests that other worke
 """
 
 import logging
+import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, Final
@@ -30,7 +31,8 @@ from recrawl.cluster.api.owners import Owners
 from recrawl.cluster.api.row_parts import (
     Columns,
     Rows,
-    count_everywhere,
+    check_no_key,
+    check_none_away,
     count_rows,
     elsewhere_rows,
     names_of_outcomes,
@@ -88,6 +90,7 @@ from recrawl.errors import (
 from recrawl.messages.cluster_metrics import ClusterMetrics
 from recrawl.messages.enums import Why
 from recrawl.messages.leases import WHYS
+from recrawl.messages.results import ChangedPart
 from recrawl.messages.samples import Sample, Samples, SourceSamples
 from recrawl.messages.turns import TurnEnd, TurnsAnswer, TurnStart
 from recrawl.messages.views import (
@@ -112,6 +115,7 @@ from recrawl.node.routing import (
     split_by_partition,
     split_partitions_of,
 )
+from recrawl.node.settings.pattern_changes import PART_SECONDS
 from recrawl.node.shipped_due_table import shipped_due_table
 from recrawl.shard import RunBudgetSet
 
@@ -329,12 +333,8 @@ class ClusterCorpus:
         if (urls is None) == (pattern is None):
             raise ValueError("remove takes either urls or a pattern")
         if urls is None:
-            found = self._split_calls.run(
-                self._all(),
-                lambda _: self.local.remove(urls, pattern=pattern, key=key),
-                lambda client, _: client.remove(urls, pattern=pattern, key=key),
-            )
-            return count_everywhere(found)
+            check_no_key(key)
+            return self._change_all_matching(str(pattern), None)
         given = one_array(urls)
         columns = Columns(len(given), key=key)
         found = self._run_by_url(
@@ -357,12 +357,8 @@ class ClusterCorpus:
         if (urls is None) == (pattern is None):
             raise ValueError("set takes either urls or a pattern")
         if urls is None:
-            found = self._split_calls.run(
-                self._all(),
-                lambda _: self.local.set(urls, pattern=pattern, key=key, **settings),
-                lambda client, _: client.set(urls, pattern=pattern, key=key, **settings),
-            )
-            return count_everywhere(found)
+            check_no_key(key)
+            return self._change_all_matching(str(pattern), settings)
         given = one_array(urls)
         columns = Columns(len(given), key=key)
         found = self._run_by_url(
@@ -376,6 +372,72 @@ class ClusterCorpus:
             ),
         )
         return count_rows(found, len(given))
+
+    def _change_all_matching(self, pattern: str, settings: Mapping[str, Any] | None) -> CountedRows:
+        """Change all pages whose URLs match a pattern; raise in the end if partitions were away."""
+        n_pages = 0
+        away = []
+        for i in range(self._n_partitions):
+            slot: int | None = 0
+            while slot is not None:
+                part = self._change_in_partition(pattern, settings, i, slot)
+                if part is None:
+                    away.append(i)
+                    break
+                n_pages, slot = n_pages + part.n_pages, self._slot_of(part.cursor)
+        check_none_away(n_pages, away)
+        return CountedRows(n_pages)
+
+    def change_matching(
+        self,
+        pattern: str,
+        settings: Mapping[str, Any] | None = None,
+        *,
+        cursor: str | None = None,
+    ) -> ChangedPart:
+        """Change some pages whose URLs match a pattern; see `Corpus.change_matching`.
+
+        Raises
+        ------
+        PartitionAway
+            If the partition of the cursor cannot be reached now; the cursor stays valid.
+        """
+        generation = self.local.format.generation
+        start, first = parse_page_cursor(cursor, self._n_partitions, generation)
+        ends_at = time.monotonic() + PART_SECONDS
+        n_pages = 0
+        for i in range(start, self._n_partitions):
+            slot: int | None = first if i == start else 0
+            while slot is not None:
+                has_begun = i > start or slot > first
+                place = page_cursor(i, slot, generation)
+                if has_begun and time.monotonic() >= ends_at:
+                    return ChangedPart(n_pages, place)
+                part = self._change_in_partition(pattern, settings, i, slot)
+                if part is None:
+                    if has_begun:
+                        return ChangedPart(n_pages, place)
+                    raise PartitionAway(i)
+                n_pages, slot = n_pages + part.n_pages, self._slot_of(part.cursor)
+        return ChangedPart(n_pages, None)
+
+    def _slot_of(self, cursor: str | None) -> int | None:
+        if cursor is None:
+            return None
+        return parse_page_cursor(cursor, self._n_partitions, self.local.format.generation)[1]
+
+    def _change_in_partition(
+        self, pattern: str, settings: Mapping[str, Any] | None, partition: int, slot: int
+    ) -> ChangedPart | None:
+        """Change some pages of one partition; None if it cannot be reached now."""
+        cursor = page_cursor(partition, slot, self.local.format.generation)
+        found: SplitResult[ChangedPart] = self._split_calls.run(
+            np.array([partition]),
+            lambda _: self._local_parts.change_matching(pattern, settings, cursor=cursor),
+            lambda client, _: client.change_matching(pattern, settings, cursor),
+            in_parts=True,
+        )
+        return found.parts[0][1] if found.parts else None
 
     def set_each(
         self,

@@ -1,6 +1,6 @@
 """Take parts of the rows of a call, and put their results together again."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -17,7 +17,8 @@ from recrawl.node.routing import Urls, as_array
 __all__ = [
     "Columns",
     "Rows",
-    "count_everywhere",
+    "check_no_key",
+    "check_none_away",
     "count_rows",
     "elsewhere_rows",
     "names_of_outcomes",
@@ -133,16 +134,28 @@ def count_rows(found: SplitResult[Any], n_rows: int) -> CountedRows:
     )
 
 
-def count_everywhere(found: SplitResult[Any]) -> CountedRows:
-    """Return the number of pages of a call for all partitions; raise if some are away."""
-    n_pages = sum(int(part) for _, part in found.parts)
-    if found.away.size:
-        some = ", ".join(map(str, found.away[:20].tolist()))
+def check_none_away(n_pages: int, away: Sequence[int]) -> None:
+    """Raise if some partitions were away when all pages of a pattern were changed.
+
+    Parameters
+    ----------
+    n_pages
+        Number of pages that were changed.
+    away
+        Numbers of the partitions that were away.
+    """
+    if away:
+        some = ", ".join(map(str, away[:20]))
         raise ServiceUnavailable(
             f"{n_pages:,} pages were changed, but the partitions {some} cannot be reached now; "
             "send the request again"
         )
-    return CountedRows(n_pages)
+
+
+def check_no_key(key: Any) -> None:
+    """Raise if a key is given beside a pattern."""
+    if key is not None:
+        raise ValueError("key goes with urls; a pattern applies to the pages of all keys")
 
 
 def only_result(found: SplitResult[Any], partition: Rows) -> Any:

@@ -46,6 +46,7 @@ from recrawl.messages.forwarding import (
     read_owner_rows,
     request_text,
 )
+from recrawl.messages.results import ChangedPart
 
 __all__ = ["CallCounts", "ForwardingSettings", "OwnerClient", "WorkerCalls"]
 
@@ -247,6 +248,18 @@ class OwnerClient(AsyncClient):
         self.url = transport.server
         self._transport = transport
         self._row_retry_seconds = 0.0  # the client of the other worker sends rows again
+
+    async def change_matching(
+        self, pattern: str, settings: Mapping[str, Any] | None, cursor: str | None
+    ) -> ChangedPart:
+        """Change some pages of a partition, see `recrawl.Corpus.change_matching`.
+
+        Parameters
+        ----------
+        pattern, settings, cursor
+            Arguments of that method; the cursor says which partition.
+        """
+        return await self._change_matching(pattern, settings, cursor)
 
     async def pages_for_plan(
         self,

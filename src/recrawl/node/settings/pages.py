@@ -16,9 +16,8 @@ from recrawl.node.user_data import set_user_data, user_columns
 from recrawl.shard import CostsSet, ImportanceSet, KindsSet, LimitsSet, PagesRemoved, event_of
 from recrawl.shard.events import slot_of_page
 from recrawl.store import Names
-from recrawl.urls import PatternSet
 
-__all__ = ["PageSettings", "set_by_pattern", "set_pages", "stop_tracking"]
+__all__ = ["PageSettings", "set_pages", "stop_tracking"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,15 +135,3 @@ def stop_tracking(node: Node, page: NDArray[np.int64]) -> int:
         return 0
     (applied,) = node.submit([event_of(PagesRemoved, page=page)])
     return int(np.count_nonzero(applied.valid))
-
-
-def set_by_pattern(node: Node, namer: Namer, pattern: str, settings: PageSettings) -> int:
-    """Change the settings of pages whose URL matches a pattern; return how many there are.
-
-    This reads the URLs of all pages of the node.
-    """
-    matcher = PatternSet([pattern])
-    return sum(
-        set_pages(node, namer, page[matcher.first_match(url) >= 0], settings)
-        for page, url in node.scan_urls()
-    )

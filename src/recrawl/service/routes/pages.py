@@ -27,6 +27,7 @@ from recrawl.service.calls import (
 from recrawl.service.formats.answers import json_answer, rows_answer, status_answer
 from recrawl.service.formats.row_kinds import PAGE_ROWS, URL_ROWS
 from recrawl.service.formats.rows import BodyRows, decode_json, read_rows
+from recrawl.service.hosting.hosted import HostedCorpus
 from recrawl.service.keys import Scope
 from recrawl.service.limits import ServiceLimits
 from recrawl.service.problems import Problem
@@ -38,6 +39,16 @@ router = APIRouter(tags=["pages"])
 _LISTED_BY_DEFAULT = (
     "url,fetch_url,group,kind,status,importance,fetched_at_ms,due_at_ms,doc_id,metadata,key"
 )
+
+_PartCursor = Annotated[
+    str | None,
+    Query(
+        max_length=100,
+        description="With a pattern: change pages for about a second, and return the cursor with "
+        "which the next request continues, null when all are changed. Begin with an empty one. "
+        "Without a cursor, the answer comes when all are changed.",
+    ),
+]
 
 
 class PageChangeBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -78,13 +89,19 @@ async def set_pages(request: Request, corpus: CorpusName) -> Response:
     summary="Change settings of pages by URL or pattern",
     openapi_extra=json_body("PageChangeBody"),
 )
-async def set_page_settings(request: Request, corpus: CorpusName) -> Response:
+async def set_page_settings(
+    request: Request, corpus: CorpusName, cursor: _PartCursor = None
+) -> Response:
     """Give pages the same settings, such as ``{"pattern": "/news/*", "settings": {…}}``."""
     hosted, limits = enter(request, corpus, Scope.ADMIN), service_of(request).limits
     async with hold_body(request, only_json=True) as body:
         wanted: PageChangeBody = decode_json(body.data, PageChangeBody)
         note_new_values(request.scope, {"pattern": wanted.pattern, **wanted.settings})
         check_row_count(wanted.urls or (), limits)
+        if cursor is not None:
+            if wanted.pattern is None or wanted.urls is not None or wanted.key is not None:
+                raise Problem("invalid-value", "a cursor needs a pattern, without urls or key")
+            return await _change_part(hosted, wanted.pattern, wanted.settings, cursor)
         found = await hosted.change(
             hosted.corpus.set,
             wanted.urls,
@@ -106,11 +123,14 @@ async def remove_pages(
     pattern: Annotated[
         str | None, Query(max_length=2_000, description="Pattern of URLs, instead of rows.")
     ] = None,
+    cursor: _PartCursor = None,
 ) -> Response:
     """Stop tracking pages, given by rows with URLs or by a pattern."""
     hosted, limits = enter(request, corpus, Scope.ADMIN), service_of(request).limits
     if pattern is not None:
         note_new_values(request.scope, {"pattern": pattern})
+        if cursor is not None:
+            return await _change_part(hosted, pattern, None, cursor)
         found = await hosted.change(hosted.corpus.remove, pattern=pattern)
         return status_answer(request, found.rows, {"n_pages": int(found)})
     if "content-type" not in request.headers:
@@ -118,6 +138,16 @@ async def remove_pages(
     async with hold_body(request) as body:
         status, n_pages = await hosted.change(_remove, hosted.corpus, body, limits)
     return status_answer(request, status, {"n_pages": n_pages})
+
+
+async def _change_part(
+    hosted: HostedCorpus, pattern: str, settings: dict[str, Any] | None, cursor: str
+) -> Response:
+    """Change some pages of a pattern, and say where the next request continues."""
+    part = await hosted.change(
+        hosted.corpus.change_matching, pattern, settings, cursor=cursor or None
+    )
+    return json_answer({"n_pages": part.n_pages, "cursor": part.cursor})
 
 
 @router.get("/pages", summary="List pages")
