@@ -166,7 +166,7 @@ class KeptRows:
             return batch
         return batch.filter(pc.greater_equal(batch.column("at_ms"), self._oldest_ms))
 
-    def _sampled(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def _filter_sample(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         return batch.filter(pa.array(hash_urls(batch.column("url"), key=0) <= self._limit))
 
     def _write_file(self, table: pa.Table) -> None:
@@ -179,7 +179,9 @@ class KeptRows:
 
     def _merge(self) -> None:
         """Write the rows that are still needed into one file, and count their pages anew."""
-        batches = [self._sampled(self._without_old(batch)) for batch in self._read(self._files)]
+        batches = [
+            self._filter_sample(self._without_old(batch)) for batch in self._read(self._files)
+        ]
         batches = [batch for batch in batches if batch.num_rows]
         self._files = {}
         if batches:
@@ -194,6 +196,6 @@ class KeptRows:
         """Drop rows that are no longer needed; if there are none, half of the pages."""
         if not self._has_old_rows:
             self._limit //= 2
-            self._new = [self._sampled(batch) for batch in self._new]
+            self._new = [self._filter_sample(batch) for batch in self._new]
             self._n_new = sum(batch.num_rows for batch in self._new)
         self._merge()

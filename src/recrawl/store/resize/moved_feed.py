@@ -170,7 +170,7 @@ def old_feeds(stores: Sequence[tuple[KeyValues, Cursor]], present: OldFeed) -> l
     stores
         Keys and values of the store of each partition, and the first change that it has.
     present
-        What is known of the feeds of the present division.
+        Feed of the present division.
     """
     firsts: dict[int, tuple[Cursor, ...]] = {}
     for kv, first_change in stores:
