@@ -137,6 +137,7 @@ def _argument_parser() -> argparse.ArgumentParser:
     command.add_argument("--pages", type=int, default=10_000_000)
     command.add_argument("--partitions", type=int, default=12)
     command.add_argument("--seed", type=int, default=0)
+    command.add_argument("--kinds", nargs="+", choices=cluster.KINDS, default=cluster.KINDS)
     command = commands.add_parser("cluster-costs", help=cluster_costs.__doc__)
     command.add_argument("--pages", type=float, nargs="+", default=[1e6])
     command.add_argument("--partitions", type=int, nargs="+", default=[1, 12, 64, 256])
@@ -389,6 +390,7 @@ def _run_measurement(arguments: argparse.Namespace) -> object:  # noqa: PLR0911 
                 n_pages=arguments.pages,
                 n_partitions=arguments.partitions,
                 seed=arguments.seed,
+                kinds=arguments.kinds,
             )
         case "cluster-costs":
             return cluster_costs.measure(

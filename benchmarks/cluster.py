@@ -29,7 +29,7 @@ import tempfile
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
@@ -56,7 +56,7 @@ from recrawl.node.orders import handle_of
 from recrawl.node.records import PagesReported, entry_of
 from recrawl.shard import Ordered, Outcomes, Shard
 
-__all__ = ["measure"]
+__all__ = ["KINDS", "measure"]
 
 N_BROKERS: Final = 3
 N_FETCHERS: Final = 2
@@ -373,7 +373,12 @@ def _choose_victim(kind: str, workers: Workers, chance: random.Random) -> str:
 
 
 def measure(
-    *, n_faults: int = 30, n_pages: int = 10_000_000, n_partitions: int = 12, seed: int = 0
+    *,
+    n_faults: int = 30,
+    n_pages: int = 10_000_000,
+    n_partitions: int = 12,
+    seed: int = 0,
+    kinds: Sequence[str] = KINDS,
 ) -> dict[str, Any]:
     """Return the time without an owner for each kind of fault, and what was wrong.
 
@@ -387,6 +392,8 @@ def measure(
         Number of partitions.
     seed
         Seed of the moments and of the victims.
+    kinds
+        Kinds of faults.
     """
     chance = random.Random(seed)
     per_second = 40.0
@@ -418,7 +425,7 @@ def measure(
         while len([*folder.glob("fetcher-*.jsonl")]) < N_FETCHERS:
             time.sleep(_PROBE_SECONDS)
         begun = time.time()
-        faults = [kind for kind in KINDS for _ in range(n_faults)]
+        faults = [kind for kind in kinds for _ in range(n_faults)]
         chance.shuffle(faults)
         try:
             for number, kind in enumerate(faults):
