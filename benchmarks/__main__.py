@@ -16,6 +16,7 @@ from benchmarks import (
     cdx_stream,
     cluster,
     cluster_costs,
+    cluster_restores,
     cluster_simulation,
     content,
     crash,
@@ -138,11 +139,20 @@ def _argument_parser() -> argparse.ArgumentParser:
     command.add_argument("--partitions", type=int, default=12)
     command.add_argument("--seed", type=int, default=0)
     command.add_argument("--kinds", nargs="+", choices=cluster.KINDS, default=cluster.KINDS)
+    command.add_argument(
+        "--explain-above",
+        type=float,
+        default=cluster.GAP_SECONDS_MAX,
+        help="seconds without an owner above which it prints what happened",
+    )
     command = commands.add_parser("cluster-costs", help=cluster_costs.__doc__)
     command.add_argument("--pages", type=float, nargs="+", default=[1e6])
     command.add_argument("--partitions", type=int, nargs="+", default=[1, 12, 64, 256])
     command.add_argument("--workers", type=int, nargs="+", default=[1])
     command.add_argument("--outcomes", type=int, default=100_000)
+    command = commands.add_parser("cluster-restores", help=cluster_restores.__doc__)
+    command.add_argument("--pages", type=float, nargs="+", default=[1e6, 1e7])
+    command.add_argument("--partitions", type=int, default=12)
     command = commands.add_parser("run-kills", help=run_kills.__doc__)
     command.add_argument("--kills", type=int, default=50)
     command.add_argument("--seed", type=int, default=0)
@@ -391,6 +401,7 @@ def _run_measurement(arguments: argparse.Namespace) -> object:  # noqa: PLR0911 
                 n_partitions=arguments.partitions,
                 seed=arguments.seed,
                 kinds=arguments.kinds,
+                explain_above=arguments.explain_above,
             )
         case "cluster-costs":
             return cluster_costs.measure(
@@ -398,6 +409,10 @@ def _run_measurement(arguments: argparse.Namespace) -> object:  # noqa: PLR0911 
                 partitions=arguments.partitions,
                 workers=arguments.workers,
                 n_outcomes=arguments.outcomes,
+            )
+        case "cluster-restores":
+            return cluster_restores.measure(
+                pages=[int(n) for n in arguments.pages], n_partitions=arguments.partitions
             )
         case "cluster-simulation":
             return cluster_simulation.measure(arguments.steps, seed=arguments.seed)

@@ -11,17 +11,19 @@ shards of its own.  In the end:
 - every order that a fetcher visited is valid in the log: none has a void epoch,
 - no host was visited before its delay had passed, whoever owned its partition,
 - no minute has more orders than the budget and its burst allow,
-- the orders that the budget would have allowed and nobody got are at most those of the partitions
-  that did not answer,
+- the orders that the budget would have allowed and nobody got are at most the quotas of the
+  partitions that did not answer, for as long as they did not,
 - each partition, made from the oldest snapshot in shared storage and the log after it, equals the
   auditor's shard.
 
 For each kind of fault the time is measured during which a partition had no owner that answered,
-apart for partitions that had no standby when it happened.
+apart for partitions that had no standby when it happened.  After a fault that takes longer than it
+should, the events around it are printed.
 """
 
 import json
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -30,7 +32,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
@@ -40,10 +42,9 @@ import numpy as np
 from pyarrow import fs
 
 from benchmarks.cluster_processes import Brokers, Workers
+from benchmarks.cluster_watch import AvailabilityProbe, ClusterListener, Timeline, first_urls
 from recrawl.client import Client
-from recrawl.cluster.control_topic import CONTROL_SUFFIX, ControlTopic
-from recrawl.cluster.members.heartbeats import Heartbeat
-from recrawl.cluster.presence import heartbeat_of
+from recrawl.cluster.control_topic import CONTROL_SUFFIX
 from recrawl.corpus import CorpusConfig, RowStatus
 from recrawl.errors import PositionLost, RecrawlError
 from recrawl.ledger import SnapshotFolder, SnapshotOrigin
@@ -54,20 +55,18 @@ from recrawl.node.few_reported import FewPagesReported
 from recrawl.node.node import apply_entry
 from recrawl.node.orders import handle_of
 from recrawl.node.records import PagesReported, entry_of
-from recrawl.shard import Ordered, Outcomes, Shard
+from recrawl.shard import Claimed, Ordered, Outcomes, Shard
 
-__all__ = ["KINDS", "measure"]
+__all__ = ["GAP_SECONDS_MAX", "KINDS", "measure"]
 
 N_BROKERS: Final = 3
 N_FETCHERS: Final = 2
 KINDS: Final = ("worker-kill", "worker-stop", "broker-kill", "fetcher-stop")
 _TOPIC: Final = "cluster-benchmark"
 _DELAY_SECONDS: Final = 1.0
-_PROBE_SECONDS: Final = 0.1
-# Age of the last heartbeat of a worker that lives, and how far behind a standby may be.
-_LIVE_SECONDS: Final = 2.5
-_STANDBY_SECONDS_MAX: Final = 2.0
-_START_SECONDS_MAX: Final = 300.0
+_WAIT_SECONDS: Final = 0.1
+GAP_SECONDS_MAX: Final = 8.0
+"""Longest time without an owner that a partition with a standby should have."""
 _STOPPED_SECONDS: Final = 7.0
 _LEASE_SECONDS: Final = 20.0
 _DOWN_SECONDS: Final = (1.0, 6.0)
@@ -81,8 +80,9 @@ _PAGES_PER_HOST: Final = 50
 class _Auditor:
     """Reads the whole log while it is written, and applies it to shards of its own."""
 
-    def __init__(self, bootstrap: str, n_partitions: int) -> None:
+    def __init__(self, bootstrap: str, n_partitions: int, timeline: Timeline) -> None:
         self._log = KafkaLog.open(bootstrap, _TOPIC, n_partitions=n_partitions, create=False)
+        self._timeline = timeline
         self.shards: list[Shard | None] = [None] * n_partitions
         self.positions = [0] * n_partitions
         self.visits_allowed: set[int] = set()
@@ -90,6 +90,8 @@ class _Auditor:
         self.counted: set[int] = set()
         """Handles of valid outcomes."""
         self.ordered_ms: list[int] = []
+        self.n_restored = 0
+        """Partitions that were made from a snapshot and compared."""
         self._lost: PositionLost | None = None
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -132,10 +134,19 @@ class _Auditor:
                 self._note(partition, outcomes, applied.valid)
             case Outcomes():
                 self._note(partition, entry, applied.valid)
+            case Claimed():
+                self._note_claim(partition, entry, shard)
 
     def _note(self, partition: int, outcomes: Outcomes, valid: Any) -> None:
         order = outcomes.order[valid]
         self.counted.update(handle_of(order[order > 0], partition).tolist())
+
+    def _note_claim(self, partition: int, claim: Claimed, shard: Shard) -> None:
+        epoch, owner = int(claim.epoch[0]), int(claim.owner[0])
+        holds = "holds" if int(shard.tables.registers.owner[0]) == owner else "is void"
+        text = f"the claim of epoch {epoch} by {owner:x} {holds}; read from the log"
+        self._timeline.note(text, partition)
+        self._timeline.note(f"epoch {epoch} was claimed", partition, at=claim.at_ms[0] / 1_000)
 
     def close(self) -> None:
         self._stopping.set()
@@ -145,16 +156,19 @@ class _Auditor:
 
     def find_problems(self, shared: Path, restored: Path) -> list[str]:
         """Compare each partition with its oldest snapshot and the log after it."""
-        problems = []
-        (corpus_id,) = (path.name for path in shared.iterdir())
+        problems: list[str] = []
+        # A run of less than a minute ends before the first snapshots.
+        corpus_id = next((path.name for path in shared.iterdir()), "none")
         for i, shard in enumerate(self.shards):
             ledger = self._log.partition(i)
             origin = SnapshotOrigin(corpus_id, i)
             snapshots = SharedSnapshots(fs.LocalFileSystem(), str(shared), origin)
             usable = [one for one in snapshots.list_complete() if one.position >= ledger.first]
             if not usable:
-                problems.append(f"partition {i} has no snapshot in shared storage")
+                if ledger.first > 0:
+                    problems.append(f"partition {i} has no snapshot in shared storage")
                 continue
+            self.n_restored += 1
             saved = snapshots.restore(usable[-1], SnapshotFolder(restored / str(i)))
             other = restore_shard(saved, is_reader=False)
             position = usable[-1].position
@@ -167,100 +181,6 @@ class _Auditor:
         return problems
 
     def close_log(self) -> None:
-        self._log.close()
-
-
-class _Probe:
-    """Asks a worker that lives, several times a second, which partitions are available."""
-
-    def __init__(self, workers: Workers, urls: list[str]) -> None:
-        self._workers = workers
-        self._urls = urls
-        self.target = ""
-        self.last_seen = np.full(len(urls), time.monotonic())
-        """When each partition last answered."""
-        self.longest = np.zeros(len(urls))
-        """Longest time without an answer since `begin`."""
-        self.away_seconds = np.zeros(len(urls))
-        """Seconds during which each partition was unavailable, of all times together."""
-        self._away_since = np.full(len(urls), np.nan)
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def begin(self, target: str) -> None:
-        self.target = target
-        self.last_seen[:] = time.monotonic()
-        self.longest[:] = 0
-
-    def _run(self) -> None:
-        with ExitStack() as closing:
-            clients: dict[str, Client] = {}
-            while not self._stopping.wait(_PROBE_SECONDS):
-                url = self._workers.url(self.target) if self.target else ""
-                if url and url not in clients:
-                    clients[url] = closing.enter_context(Client(url, retry_seconds=0.0))
-                if url:
-                    self._ask(clients[url])
-
-    def _ask(self, client: Client) -> None:
-        asked = time.monotonic()
-        with suppress(RecrawlError):
-            rows = client.add(self._urls).rows
-            now = time.monotonic()
-            answered = rows != RowStatus.UNAVAILABLE
-            self.longest[answered] = np.maximum(
-                self.longest[answered], now - self.last_seen[answered]
-            )
-            back = answered & ~np.isnan(self._away_since)
-            self.away_seconds[back] += asked - self._away_since[back]
-            self._away_since[back] = np.nan
-            self._away_since[~answered & np.isnan(self._away_since)] = asked
-            self.last_seen[answered] = now
-
-    @property
-    def is_all_there(self) -> bool:
-        return bool((time.monotonic() - self.last_seen < 1.0).all())
-
-    def close(self) -> None:
-        self._stopping.set()
-        self._thread.join()
-
-
-class _Heartbeats:
-    """Listens to the workers, to know which partitions have a standby."""
-
-    def __init__(self, bootstrap: str) -> None:
-        self._log = ControlTopic.open(bootstrap, _TOPIC + CONTROL_SUFFIX)
-        self._heard: dict[str, tuple[Heartbeat, float]] = {}
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        while not self._stopping.wait(_PROBE_SECONDS):
-            for key, message in self._log.read():
-                heartbeat = heartbeat_of(key, message)
-                if heartbeat is not None:
-                    self._heard[heartbeat.worker] = heartbeat, time.monotonic()
-
-    def find_without_standby(self, worker: str) -> set[int]:
-        """Return the partitions of a worker that no other worker could take over at once."""
-        now = time.monotonic()
-        live = [one for one, at in self._heard.values() if now - at < _LIVE_SECONDS]
-        owned = {i for one in live if one.worker == worker for i in one.owned}
-        ready = {
-            i
-            for one in live
-            if one.worker != worker
-            for i, seconds in one.standby_seconds.items()
-            if seconds < _STANDBY_SECONDS_MAX
-        }
-        return owned - ready
-
-    def close(self) -> None:
-        self._stopping.set()
-        self._thread.join()
         self._log.close()
 
 
@@ -286,15 +206,6 @@ length = "{_LEASE_SECONDS:g}s"
 """
 
 
-def _wait_until_all_there(probe: _Probe) -> float:
-    begun = time.monotonic()
-    while not probe.is_all_there:
-        if time.monotonic() - begun > _SETTLE_SECONDS_MAX:
-            raise RuntimeError("some partitions have no owner for minutes")
-        time.sleep(_PROBE_SECONDS)
-    return time.monotonic() - begun
-
-
 @contextmanager
 def _running(folder: Path, n_partitions: int, per_second: float) -> Iterator[Any]:
     brokers = Brokers(folder / "brokers", N_BROKERS)
@@ -310,16 +221,6 @@ def _running(folder: Path, n_partitions: int, per_second: float) -> Iterator[Any
             workers.close()
     finally:
         brokers.close()
-
-
-def _urls_of_partitions(corpus: CorpusConfig, n_pages: int) -> list[str]:
-    from recrawl.node.routing import as_array, partitions_of  # noqa: PLC0415
-
-    hosts = max(n_pages // _PAGES_PER_HOST, 1)
-    urls = [f"https://h{i}.example/0" for i in range(hosts)]
-    partition = partitions_of(as_array(urls), corpus.corpus.partitions, corpus.corpus.group_by)
-    first = {int(p): url for url, p in zip(reversed(urls), partition[::-1].tolist(), strict=True)}
-    return [first[i] for i in sorted(first)]
 
 
 def _add_pages(url: str, n_pages: int) -> float:
@@ -372,6 +273,17 @@ def _choose_victim(kind: str, workers: Workers, chance: random.Random) -> str:
     return chance.choice(sorted(workers.processes))
 
 
+def _explain(
+    slow: list[int], before: dict[int, str], after: dict[int, str], lines: list[str]
+) -> None:
+    """Print what happened to partitions that were away for long."""
+    for i in slow:
+        owners = f"owned by {before.get(i)} before, and by {after.get(i)} after"
+        print(f"  partition {i}: {owners}", file=sys.stderr)
+    for line in lines if slow else ():
+        print(f"  {line}", file=sys.stderr)
+
+
 def measure(
     *,
     n_faults: int = 30,
@@ -379,6 +291,7 @@ def measure(
     n_partitions: int = 12,
     seed: int = 0,
     kinds: Sequence[str] = KINDS,
+    explain_above: float = GAP_SECONDS_MAX,
 ) -> dict[str, Any]:
     """Return the time without an owner for each kind of fault, and what was wrong.
 
@@ -394,6 +307,8 @@ def measure(
         Seed of the moments and of the victims.
     kinds
         Kinds of faults.
+    explain_above
+        Seconds without an owner above which it prints what happened before and after a fault.
     """
     chance = random.Random(seed)
     per_second = 40.0
@@ -403,11 +318,14 @@ def measure(
         toml = folder / "settings.toml"
         toml.write_text(settings)
         config = CorpusConfig.from_toml(toml)
-        auditor = _Auditor(brokers.bootstrap, n_partitions)
-        probe = _Probe(workers, _urls_of_partitions(config, n_pages))
-        heartbeats = _Heartbeats(brokers.bootstrap)
+        timeline = Timeline(folder)
+        auditor = _Auditor(brokers.bootstrap, n_partitions, timeline)
+        control = _TOPIC + CONTROL_SUFFIX
+        listener = ClusterListener(brokers.bootstrap, control, n_partitions, timeline)
+        hosts = [f"https://h{i}.example/0" for i in range(max(n_pages // _PAGES_PER_HOST, 1))]
+        probe = AvailabilityProbe(workers, first_urls(config, hosts), listener, timeline)
         probe.begin("w1")
-        _wait_until_all_there(probe)
+        probe.wait_until_all_there(_SETTLE_SECONDS_MAX)
         seconds_to_add = _add_pages(workers.url("w1"), n_pages)
         urls = [workers.url(name) for name in ("w1", "w2", "w3")]
         fetchers = [
@@ -423,7 +341,7 @@ def measure(
             for i in range(N_FETCHERS)
         ]
         while len([*folder.glob("fetcher-*.jsonl")]) < N_FETCHERS:
-            time.sleep(_PROBE_SECONDS)
+            time.sleep(_WAIT_SECONDS)
         begun = time.time()
         faults = [kind for kind in kinds for _ in range(n_faults)]
         chance.shuffle(faults)
@@ -437,9 +355,12 @@ def measure(
                 victim = _choose_victim(kind, workers, chance)
                 probe.begin(next(one for one in ("w1", "w2", "w3") if one != victim))
                 down = chance.uniform(*_DOWN_SECONDS)
-                alone = heartbeats.find_without_standby(victim)
+                alone = listener.find_without_standby(victim)
+                owners, fault_at = listener.owners(), time.time()
+                timeline.note(f"{kind} of {victim}")
                 _do_fault(kind, victim, brokers, workers, fetchers, down)
-                _wait_until_all_there(probe)
+                timeline.note(f"{victim} goes on, or was started again")
+                probe.wait_until_all_there(_SETTLE_SECONDS_MAX)
                 time.sleep(6.0)  # until all have heard each other again
                 auditor.check()
                 found: dict[str, object] = {"fault": kind, "victim": victim}
@@ -451,6 +372,8 @@ def measure(
                         gaps[name].append(float(probe.longest[chosen].max()))
                         found[name] = round(gaps[name][-1], 2)
                 print(json.dumps(found), file=sys.stderr)
+                slow = np.flatnonzero(probe.longest > explain_above).tolist()
+                _explain(slow, owners, listener.owners(), timeline.lines(fault_at, slow))
             ended = time.time()
         finally:
             for fetcher in fetchers:
@@ -458,13 +381,13 @@ def measure(
                 fetcher.kill()
                 fetcher.wait()
             probe.close()
-            heartbeats.close()
+            listener.close()
         workers.close()
         auditor.close()
         ordered = np.array(auditor.ordered_ms) / 1_000
         n_ordered = int(((ordered >= begun) & (ordered < ended)).sum())
         unused_share = 1 - n_ordered / (per_second * (ended - begun))
-        away_share = float(probe.away_seconds.mean()) / (ended - begun)
+        away_share = probe.away_seconds / (ended - begun)
         problems = _find_problems(folder, auditor, per_second)
         n_tracked = sum(shard.n_pages for shard in auditor.shards if shard is not None)
         if n_tracked != n_pages:
@@ -474,6 +397,9 @@ def measure(
                 f"{unused_share:.1%} of the budget was not used, although partitions were away for "
                 f"{away_share:.1%} of the time"
             )
+    megabytes = _snapshot_megabytes(folder / "shared")
+    if not problems:
+        shutil.rmtree(folder, ignore_errors=True)
     return {
         "n_pages": n_pages,
         "n_partitions": n_partitions,
@@ -481,16 +407,17 @@ def measure(
         "seconds_to_add": round(seconds_to_add),
         "n_orders": len(auditor.visits_allowed),
         "n_outcomes": len(auditor.counted),
+        "n_partitions_compared": auditor.n_restored,
         "unused_share": round(unused_share, 4),
         "away_share": round(away_share, 4),
-        "snapshot_megabytes_max": round(_snapshot_megabytes(folder / "shared"), 1),
+        "snapshot_megabytes_max": round(megabytes, 1),
         "gaps": {
             kind: {
                 "n": len(seconds),
                 "median": round(float(np.median(seconds)), 2),
                 "p90": round(float(np.quantile(seconds, 0.9)), 2),
                 "max": round(max(seconds), 2),
-                "n_above_8": sum(one > 8.0 for one in seconds),
+                "n_above_8": sum(one > GAP_SECONDS_MAX for one in seconds),
             }
             for kind, seconds in sorted(gaps.items())
         },

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from recrawl.cluster import rotate_cluster_keys
@@ -35,6 +36,7 @@ class Brokers:
         self._folder = folder
         self._n_brokers = n_brokers
         self._state = self._up()
+        self._killed: set[int] = set()
 
     def _up(self) -> dict[str, Any]:
         command = [sys.executable, str(_SCRIPT), "up", "--brokers", str(self._n_brokers)]
@@ -56,30 +58,41 @@ class Brokers:
 
     def kill(self, number: int) -> None:
         """Kill a broker."""
+        self._killed.add(number)
         os.kill(self._state["pids"][number], signal.SIGKILL)
 
     def start_again(self) -> None:
         """Start the brokers that do not run, and wait until all copies are complete again."""
         self._state = self._up()
-        admin = AdminClient({"bootstrap.servers": self.bootstrap})
         deadline = time.monotonic() + _IN_SYNC_SECONDS_MAX
-        while not self._is_in_sync(admin):
-            if time.monotonic() > deadline:
-                raise RuntimeError("the brokers do not catch up")
-            time.sleep(0.2)
-
-    def _is_in_sync(self, admin: AdminClient) -> bool:
-        topics = admin.list_topics(timeout=_IN_SYNC_SECONDS_MAX).topics.values()
-        return all(
-            len(one.isrs) == len(one.replicas)
-            for topic in topics
-            for one in topic.partitions.values()
-        )
+        # The others list a killed broker for some seconds, with complete copies, so it is asked
+        # itself: it answers when it takes part again.
+        addresses = self.bootstrap.split(",")
+        for number in sorted(self._killed):
+            while not _sees_complete_copies(addresses[number]):
+                if time.monotonic() > deadline:
+                    raise RuntimeError("the brokers do not catch up")
+                time.sleep(0.2)
+        self._killed.clear()
 
     def close(self) -> None:
         """Stop the brokers."""
         command = [sys.executable, str(_SCRIPT), "down", "--folder", str(self._folder)]
         subprocess.run(command, check=True, capture_output=True)
+
+
+def _sees_complete_copies(broker: str) -> bool:
+    """Return whether a broker answers, and all brokers have complete copies by what it knows."""
+    # A new client, which asks this broker first.
+    quiet: dict[str, Any] = {"log_level": 0, "error_cb": lambda _: None}
+    admin = AdminClient({"bootstrap.servers": broker, **quiet})
+    try:
+        topics = admin.list_topics(timeout=2.0).topics.values()
+    except KafkaException:
+        return False
+    return all(
+        len(one.isrs) == len(one.replicas) for topic in topics for one in topic.partitions.values()
+    )
 
 
 class Workers:

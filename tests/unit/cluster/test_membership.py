@@ -75,6 +75,18 @@ def test_nobody_is_gone_while_the_topic_is_away(reader: Reader) -> None:
     assert reader.hear_for(3, beat("a"), beat("b"), beat("c")) == (everybody, False)
 
 
+def test_partitions_that_move_are_known_while_the_topic_has_gaps(reader: Reader) -> None:
+    """Otherwise calls would go to former owners for seconds after the topic is back."""
+    assert reader.hear_for(3) == (("a", "b", "c"), True)
+    owned = {7: OwnedPartition(2)}
+    moved = Heartbeat(worker="b", instance="b-1", started_at_ms=1, owned=owned)
+    assert reader.hear(moved, beat("new")) == (("a", "b", "c"), True)
+    members = reader.membership.members(reader.now)
+    assert [dict(one.owned) for one in members.present] == [{}, owned, {}]
+    assert reader.hear(moved, beat("c", is_leaving=True)) == (("a", "b"), True)
+    assert [one.worker for one in reader.membership.members(reader.now).leaving] == ["c"]
+
+
 def test_a_worker_that_stood_still_takes_nobody_for_dead(reader: Reader) -> None:
     # After the pause it reads everything that was written meanwhile at once.
     late = [beat("b"), beat("c")] * 60

@@ -23,6 +23,8 @@ logger = logging.getLogger(__name__)
 _T = TypeVar("_T")
 _THREADS: Final = 64
 # While a call is late, others wait no longer than this: many of them wait for the same partition.
+# Those that only miss this shorter time do not count as late themselves, or a worker that is slow
+# after its broker has come back would stay unavailable: each call would shorten the next one.
 _WAIT_SECONDS: Final = 0.5
 # Time to wait at the end for calls that run, after the log has given up.
 _CLOSE_SECONDS: Final = 5.0
@@ -80,12 +82,13 @@ class OwnCalls:
         ServiceUnavailable
             If it has not ended by then.
         """
+        seconds = self._seconds(seconds_max)
         try:
-            return call.result(self._seconds(seconds_max))
+            return call.result(seconds)
         except TimeoutError:
             if call.done():
                 return call.result()  # it has ended just now, perhaps with such an error
-            raise self._late_error(call, lambda _: None) from None
+            raise self._late_error(call, lambda _: None, counts=seconds >= seconds_max) from None
         except CancelledError:
             raise _stopping_error() from None
 
@@ -105,10 +108,10 @@ class OwnCalls:
         """
         begun = self._submit(call)
         waiting = asyncio.wrap_future(begun)
-        seconds = None if self._is_alone else self._seconds(seconds_max)
-        await asyncio.wait([waiting], timeout=seconds)
+        seconds = self._seconds(seconds_max)
+        await asyncio.wait([waiting], timeout=None if self._is_alone else seconds)
         if not waiting.done():
-            error = self._late_error(begun, on_late)
+            error = self._late_error(begun, on_late, counts=seconds >= seconds_max)
             waiting.cancel()
             raise error
         if waiting.cancelled():
@@ -125,21 +128,33 @@ class OwnCalls:
         return min(seconds_max, _WAIT_SECONDS) if self._n_late else seconds_max
 
     def _late_error(
-        self, call: "Future[_T]", on_late: Callable[[_T], object]
+        self, call: "Future[_T]", on_late: Callable[[_T], object], *, counts: bool
     ) -> ServiceUnavailable:
-        """Return the error for a call that has missed its deadline, and watch how it ends."""
+        """Return the error for a call that has not ended in time, and watch how it ends.
+
+        Parameters
+        ----------
+        call
+            Call that has not ended.
+        on_late
+            Function that is called with its result.
+        counts
+            Whether it has missed its whole deadline, so that other calls wait less until it ends.
+        """
         if not call.cancel():
             with self._lock:
-                self._n_late += 1
-                is_first = self._n_late == 1
+                self._n_late += counts
+                is_first = counts and self._n_late == 1
             if is_first:
                 logger.warning("own partitions do not answer in time; their rows are unavailable")
-            call.add_done_callback(lambda ended: self._end_late(ended, on_late))
+            call.add_done_callback(lambda ended: self._end_late(ended, on_late, counts=counts))
         return ServiceUnavailable("the partitions of this worker have not answered in time")
 
-    def _end_late(self, call: "Future[_T]", on_late: Callable[[_T], object]) -> None:
+    def _end_late(
+        self, call: "Future[_T]", on_late: Callable[[_T], object], *, counts: bool
+    ) -> None:
         with self._lock:
-            self._n_late -= 1
+            self._n_late -= counts
         error: Any = call.exception()
         if error is None:
             on_late(call.result())

@@ -78,7 +78,10 @@ class SplitCalls:
         self.own.close()
 
     def split(
-        self, partition: NDArray[np.int64], known: Mapping[int, Owner | None] | None = None
+        self,
+        partition: NDArray[np.int64],
+        known: Mapping[int, Owner | None] | None = None,
+        refused: Part | None = None,
     ) -> tuple[list[Part], NDArray[np.int64]]:
         """Return the parts of rows by their owners, and the rows that have none now.
 
@@ -87,7 +90,10 @@ class SplitCalls:
         partition
             Partition of each row; -1 for one that has none, which is answered by this process.
         known
-            Owners that are known better than by the table.
+            Owners that are known better than by the table; None for one that is not known.
+        refused
+            Part that a worker has refused, because it does not own the partitions in ``known``; if
+            the table has nobody else, these have no owner now.
         """
         rows_of: dict[tuple[str, str] | None, list[NDArray[np.int64]]] = {}
         epochs: dict[tuple[str, str] | None, dict[int, int]] = {}
@@ -98,7 +104,8 @@ class SplitCalls:
             owner: Owner | None = None
             if i >= 0 and i not in self.local.nodes:
                 owner = (known or {}).get(i) or self.owners.owner_of(i)
-                if owner is None or owner.worker == self.owners.worker:
+                is_refused = i in (known or {}) and _is_same(owner, i, refused)
+                if owner is None or owner.worker == self.owners.worker or is_refused:
                     away.append(rows)
                     continue
             name = None if owner is None else (owner.worker, owner.address)
@@ -224,7 +231,7 @@ class SplitCalls:
         for (part, _), found in zip(sent, _collect_all(sent, seconds_max), strict=True):
             match found:
                 case WrongOwner() if not is_last:
-                    parts, away = self.split(partition[part.rows], found.owners)
+                    parts, away = self.split(partition[part.rows], found.owners, part)
                     again += [one._replace(rows=part.rows[one.rows]) for one in parts]
                     lost.append(part.rows[away])
                 case PageElsewhere():
@@ -241,6 +248,14 @@ class SplitCalls:
         if failed is not None:
             raise failed
         return again, lost
+
+
+def _is_same(owner: Owner | None, partition: int, refused: Part | None) -> bool:
+    """Return whether a partition still belongs to the worker that has refused it."""
+    if owner is None or refused is None or refused.owner is None:
+        return False
+    is_later = owner.epoch > refused.epochs.get(partition, owner.epoch)
+    return owner.worker == refused.owner.worker and not is_later
 
 
 def _collect_all(sent: Sequence[tuple[Part, "Future[Any]"]], seconds_max: float) -> list[Any]:

@@ -4,10 +4,12 @@ A worker counts as gone after some seconds without a heartbeat, by the clock of 
 reads.  But a reader that gets no heartbeats may itself be cut off, have stood still, or read a
 topic whose broker is away.  It would take the others for dead.  So it counts nobody as gone unless
 it has read its *own* heartbeats all that time: then the way through the topic was open.  Otherwise
-its view is frozen, and owners go on with what they own.
+its view is frozen: nobody joins it or is gone, and owners go on with what they own.  What the
+workers in it tell still counts, so that calls find partitions that moved just before.
 """
 
 from collections import deque
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from recrawl.cluster.members.heartbeats import Heartbeat
@@ -29,7 +31,8 @@ class Members(NamedTuple):
     present: tuple[Heartbeat, ...]
     """Last heartbeat of each worker that takes part, by name."""
     is_frozen: bool
-    """Whether the reader cannot tell who is gone; then these are the ones it last knew."""
+    """Whether the reader cannot tell who is gone; then these are the workers it last knew, each
+    with its last heartbeat."""
     leaving: tuple[Heartbeat, ...] = ()
     """Last heartbeat of each worker that is about to end, and may still own partitions."""
 
@@ -117,17 +120,17 @@ class Membership:
             Time at which everything before it has been read.
         """
         if not self._hears_itself(now):
-            self._members = self._members._replace(is_frozen=True)
+            known = (*self._members.present, *self._members.leaving)
+            self._members = _members_of(
+                (self._heard[one.worker].heartbeat for one in known), is_frozen=True
+            )
             return self._members
         for name, heard in list(self._heard.items()):
             if now - heard.at > SILENCE_SECONDS_MAX:
                 del self._heard[name]
-        heartbeats = sorted(
-            (heard.heartbeat for heard in self._heard.values()), key=lambda one: one.worker
+        self._members = _members_of(
+            (heard.heartbeat for heard in self._heard.values()), is_frozen=False
         )
-        present = tuple(one for one in heartbeats if not one.is_leaving)
-        leaving = tuple(one for one in heartbeats if one.is_leaving)
-        self._members = Members(present, False, leaving)
         return self._members
 
     def n_pages_of(self, partition: int) -> int:
@@ -148,3 +151,10 @@ class Membership:
                 return True
             later = at
         return False
+
+
+def _members_of(heartbeats: Iterable[Heartbeat], *, is_frozen: bool) -> Members:
+    by_name = sorted(heartbeats, key=lambda one: one.worker)
+    present = tuple(one for one in by_name if not one.is_leaving)
+    leaving = tuple(one for one in by_name if one.is_leaving)
+    return Members(present, is_frozen, leaving)

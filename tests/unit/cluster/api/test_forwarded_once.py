@@ -86,6 +86,20 @@ def test_requests_reach_the_owner_that_a_wrong_one_names(
     assert workers[2].corpus.n_pages > 0
 
 
+def test_a_partition_whose_owner_nobody_knows_costs_its_own_rows_alone(
+    workers: Workers, clients: list[Client]
+) -> None:
+    clients[0].add(URLS)
+    # The first worker takes the second for the owner of what the third one has, who knows nobody.
+    second = workers[1]
+    workers[0].owners.replace(dict.fromkeys((1, 2, 4, 5), Owner(second.name, second.address, 0)))
+    second.owners.replace({})
+    added = clients[0].add(URLS)
+    n_third = workers[2].corpus.n_pages
+    assert (added.rows == RowStatus.UNAVAILABLE).sum() == n_third > 0
+    assert (added.rows == RowStatus.DUPLICATE).sum() == 200 - n_third
+
+
 def test_two_attempts_at_most_and_no_loops(workers: Workers, clients: list[Client]) -> None:
     clients[0].add(URLS)
     # Two workers take each other for the owner of what the third one owns.

@@ -121,3 +121,24 @@ def test_a_call_that_was_never_begun_has_no_effect(
     own.close()
     with pytest.raises(ServiceUnavailable, match="is stopping"):
         own.begin(is_over.set)
+
+
+def test_a_slow_call_does_not_shorten_the_next_one(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Calls that a busy machine delays follow each other after the broker has come back."""
+    monkeypatch.setattr(own_calls, "_WAIT_SECONDS", 0.01)
+    own = own_calls.OwnCalls(worker.corpus)
+    is_back, is_over = threading.Event(), threading.Event()
+    stuck_call, slow_call = own.begin(is_back.wait), own.begin(is_over.wait)
+    with pytest.raises(ServiceUnavailable, match="not answered in time"):
+        own.result_of(stuck_call, 0.02)  # its whole deadline
+    with pytest.raises(ServiceUnavailable, match="not answered in time"):
+        own.result_of(slow_call, WAIT_SECONDS)  # much less than its deadline
+    is_back.set()
+    wait_until(lambda: not own._n_late)
+    assert not slow_call.done()
+    pause = threading.Event()
+    assert own.result_of(own.begin(lambda: pause.wait(0.2)), WAIT_SECONDS) is False
+    is_over.set()
+    own.close()
