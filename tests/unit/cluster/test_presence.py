@@ -213,7 +213,8 @@ def test_a_later_start_with_the_same_name_replaces_the_first(
     try:
         wait_for(second, ("watching",))
         wait_until(lambda: watching.replaced_by is not None)
-        assert watching.replaced_by == later
+        assert watching.replaced_by is not None
+        assert watching.replaced_by.start == later.start
         assert second.replaced_by is None
     finally:
         second.stop()
