@@ -189,6 +189,7 @@ class Worker:
         self._is_leaving = False
         self._is_able = True
         self._clock_ahead_seconds = 0.0
+        self._had_wrong_clock = False
         self._reads_log = True
         self._version = VersionToWrite(upgrade_seconds)
         corpus.set_records_version(self._version.number)
@@ -295,15 +296,19 @@ class Worker:
         """Own no partitions while the clock of this machine differs from most others."""
         before, ahead = self._clock_ahead_seconds, self.presence.clock_ahead_seconds
         self._clock_ahead_seconds = ahead
-        if ahead and not before:
-            logger.error(
-                "the clock of this machine is %s %s those of most workers, so this one owns no "
-                "partitions until it is set",
-                seconds_text(abs(ahead)),
-                "ahead of" if ahead > 0 else "behind",
-            )
-        elif before and not ahead:
-            # Otherwise it would log the time of the wrong clock with its next claim.
+        if ahead:
+            self._had_wrong_clock = True
+            if not before:
+                logger.error(
+                    "the clock of this machine is %s %s those of most workers, so this one owns no "
+                    "partitions until it is set",
+                    seconds_text(abs(ahead)),
+                    "ahead of" if ahead > 0 else "behind",
+                )
+        elif self._had_wrong_clock and self.presence.clock_agrees:
+            # Otherwise it would log the time of the wrong clock with its next claim.  If the others
+            # are only gone, the clock may still be wrong.
+            self._had_wrong_clock = False
             self._corpus.follow_clock()
             logger.warning("the clock of this machine agrees with those of the other workers now")
 
