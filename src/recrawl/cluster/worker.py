@@ -273,7 +273,7 @@ class Worker:
         self._compare_clocks()
         self._is_able = self._reads_log and not self._clock_ahead_seconds and self._can_own()
         self._choose_version(members, now)
-        self._repeat_rules(now)
+        self._repeat_rules(members, now)
         self._place(members)
         with self._lock:
             owned = self._corpus.owned_partitions()
@@ -319,9 +319,11 @@ class Worker:
             logger.warning("this worker now writes version %d of the log's records", version)
             self._corpus.set_records_version(version)
 
-    def _repeat_rules(self, now: float) -> None:
+    def _repeat_rules(self, members: Members, now: float) -> None:
         """Say again what operators have decided, if the control topic has lost it."""
-        if self._repeat_rules_at is not None and now >= self._repeat_rules_at:
+        if self._repeat_rules_at is None or members.is_frozen:
+            return  # it may not have read yet what operators have decided since
+        if now >= self._repeat_rules_at:
             self._repeat_rules_at = None
             for key, message in self._rules.take_lost():
                 self._publish(key, message)
