@@ -84,6 +84,11 @@ class Presence:
         """Seconds by which the clock is ahead of most others; 0 if it agrees with enough."""
         return self._clocks.ahead_seconds
 
+    @property
+    def clock_agrees(self) -> bool:
+        """Whether the clock agrees with others; also False if there is nothing to compare with."""
+        return self._clocks.agrees
+
     def n_pages_of(self, partition: int) -> int:
         """Return the number of pages of a partition; see `Membership.n_pages_of`."""
         return self._membership.n_pages_of(partition)

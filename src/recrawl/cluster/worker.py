@@ -189,6 +189,7 @@ class Worker:
         self._is_leaving = False
         self._is_able = True
         self._clock_ahead_seconds = 0.0
+        self._had_wrong_clock = False
         self._reads_log = True
         self._version = VersionToWrite(upgrade_seconds)
         corpus.set_records_version(self._version.number)
@@ -272,7 +273,7 @@ class Worker:
         self._compare_clocks()
         self._is_able = self._reads_log and not self._clock_ahead_seconds and self._can_own()
         self._choose_version(members, now)
-        self._repeat_rules(now)
+        self._repeat_rules(members, now)
         self._place(members)
         with self._lock:
             owned = self._corpus.owned_partitions()
@@ -295,15 +296,19 @@ class Worker:
         """Own no partitions while the clock of this machine differs from most others."""
         before, ahead = self._clock_ahead_seconds, self.presence.clock_ahead_seconds
         self._clock_ahead_seconds = ahead
-        if ahead and not before:
-            logger.error(
-                "the clock of this machine is %s %s those of most workers, so this one owns no "
-                "partitions until it is set",
-                seconds_text(abs(ahead)),
-                "ahead of" if ahead > 0 else "behind",
-            )
-        elif before and not ahead:
-            # Otherwise it would log the time of the wrong clock with its next claim.
+        if ahead:
+            self._had_wrong_clock = True
+            if not before:
+                logger.error(
+                    "the clock of this machine is %s %s those of most workers, so this one owns no "
+                    "partitions until it is set",
+                    seconds_text(abs(ahead)),
+                    "ahead of" if ahead > 0 else "behind",
+                )
+        elif self._had_wrong_clock and self.presence.clock_agrees:
+            # Otherwise it would log the time of the wrong clock with its next claim.  If the others
+            # are only gone, the clock may still be wrong.
+            self._had_wrong_clock = False
             self._corpus.follow_clock()
             logger.warning("the clock of this machine agrees with those of the other workers now")
 
@@ -314,9 +319,11 @@ class Worker:
             logger.warning("this worker now writes version %d of the log's records", version)
             self._corpus.set_records_version(version)
 
-    def _repeat_rules(self, now: float) -> None:
+    def _repeat_rules(self, members: Members, now: float) -> None:
         """Say again what operators have decided, if the control topic has lost it."""
-        if self._repeat_rules_at is not None and now >= self._repeat_rules_at:
+        if self._repeat_rules_at is None or members.is_frozen:
+            return  # it may not have read yet what operators have decided since
+        if now >= self._repeat_rules_at:
             self._repeat_rules_at = None
             for key, message in self._rules.take_lost():
                 self._publish(key, message)

@@ -206,6 +206,21 @@ def test_of_two_budgets_set_at_once_the_same_one_holds_everywhere() -> None:
     assert found == [7.0, 7.0]
 
 
+def test_an_earlier_budget_that_is_said_late_is_not_the_last_one_in_the_topic() -> None:
+    cluster = Cluster([0.0, 0.0], 16.0)
+    cluster.turn(5)
+    cluster.workers[1].set_budget(cluster.budget._replace(per_second=32.0))
+    cluster.turn(5)
+    # A worker that has not read the new budget yet says the configured one.
+    late = BudgetMessage(revision=0, budget=cluster.budget)
+    for worker in cluster.workers:
+        worker.hear(BUDGET_KEY, late.to_bytes())
+    assert [worker.is_budget_pending for worker in cluster.workers] == [True, False]
+    cluster.turn(5)
+    assert [worker.is_budget_pending for worker in cluster.workers] == [False, False]
+    assert {worker.budget.per_second for worker in cluster.workers} == {32.0}
+
+
 def test_records_are_few_however_long_somebody_is_silent() -> None:
     agreement = Agreement(2)
     for number in range(500):

@@ -1,5 +1,6 @@
 """Change feeds of old partitions that were merged into those of new ones."""
 
+import json
 import zlib
 from collections.abc import Callable
 from functools import partial
@@ -207,3 +208,53 @@ def test_a_reader_of_everything_has_missed_nothing_that_was_removed(tmp_path: Pa
     assert names_after(news, 0, [Cursor(49, 1)] * 2) == []
     with pytest.raises(UnreadChangesError):
         news[0].translate_places(0, [Cursor(49, 0), Cursor(49, 1)])
+
+
+@pytest.fixture
+def earlier(stores: list[Store]) -> list[Store]:
+    """Return the stores as a version has made them that kept places of one division only."""
+    for store in stores:
+        origins = [*store.values.scan(b"o", b"p")]
+        store.values.write([], [], delete_range=(b"o", b"p"))
+        about = store.values.get(b"!old-feed")
+        assert about is not None
+        ((generation, first),) = json.loads(about)["feeds"]
+        store.values.write(
+            [b"!old-feed", *(key[:1] + key[2:] for key, _ in origins)],
+            [
+                json.dumps({"generation": generation, "first": first}).encode(),
+                *(value[:4] for _, value in origins),
+            ],
+        )
+    return stores
+
+
+@pytest.mark.parametrize("n_read", [0, 13, 80])
+def test_places_that_an_earlier_version_kept_stay_valid(
+    earlier: list[Store], tmp_path: Path, n_read: int
+) -> None:
+    places = [Cursor(10 + (n_read + 1) // 2, 0), Cursor(10 + n_read // 2, 0)]
+    at_ms = [1_000 * (i // 2) + 500 * (i % 2) for i in range(n_read, 2 * N_CHANGES)]
+    assert [one[0] for one in names_after(earlier, 3, places)] == at_ms
+    assert sum(store.n_changes_read(3, places) for store in earlier) == n_read
+    moved = move(earlier, 4, tmp_path, partial(spread, 3), 3)
+    assert [one[0] for one in names_after(moved, 3, places)] == at_ms
+
+
+def test_changes_that_an_earlier_version_has_moved_are_removed(
+    earlier: list[Store], tmp_path: Path
+) -> None:
+    first, second = earlier
+    first.trim_changes(before_ms=1_000_000)
+    assert next(first.values.scan(b"o", b"p"), None) is None
+    assert first.translate_places(3, [Cursor(50, 0)] * 2) == first.first_change
+    with pytest.raises(UnreadChangesError):
+        first.translate_places(3, [Cursor(10, 0)] * 2)
+    # That version did not note what it removed last.
+    second.values.write([], [], delete_range=(b"o", b"p"))
+    with pytest.raises(UnreadChangesError):
+        second.translate_places(3, [Cursor(10, 0)] * 2)
+    second.trim_changes(before_ms=1_000_000)
+    moved = move(earlier, 4, tmp_path, partial(spread, 3), 3)
+    with pytest.raises(UnreadChangesError):
+        moved[0].translate_places(3, [Cursor(50, 0)] * 2)

@@ -300,6 +300,9 @@ class Agreement:
     def _hear_budget(self, found: BudgetMessage) -> None:
         if self._budget is None or found.order > self._budget.order:
             self._budget = found
+        elif found.order < self._budget.order and self._told is None and self._term is not None:
+            # Brokers that compact the topic would keep this one instead of the one that holds.
+            self._told = _Told(self._budget)
         if self._told is not None and found.order >= self._told.message.order:
             self._told = None
 

@@ -17,6 +17,9 @@ __all__ = ["CLOCK_SECONDS_MAX", "ClockComparison"]
 
 CLOCK_SECONDS_MAX: Final = 60.0
 """Largest difference between two clocks that agree; signatures of requests are valid as long."""
+# A clock that differed agrees again below this share of it.  Otherwise a worker whose clock is near
+# the limit would take partitions and lose them in turn.
+_AGREES_SHARE: Final = 0.5
 # Own heartbeats after which another worker that is silent no longer counts.
 _BEATS_MAX: Final = 5
 # Comparisons in a row that must say the same: one heartbeat may have been sent late.
@@ -41,6 +44,8 @@ class ClockComparison:
         self._n_wrong = 0
         self.ahead_seconds = 0.0
         """Time by which the own clock is ahead of most others; 0 if it agrees with enough."""
+        self.agrees = False
+        """Whether the own clock was compared just now, and agrees with enough others."""
 
     def hear(self, heartbeat: Heartbeat, *, is_own: bool) -> None:
         """Take note of a heartbeat, in the order of the topic.
@@ -71,13 +76,17 @@ class ClockComparison:
         self._heard.clear()
         if self._compared:
             self._judge(self._compared, owns_any=bool(heartbeat.owned))
+        else:  # the others are gone, and maybe it was them whose clocks were wrong
+            self._n_wrong, self.ahead_seconds, self.agrees = 0, 0.0, False
 
     def _judge(self, others: Mapping[str, _Compared], *, owns_any: bool) -> None:
-        differing = [one for one in others.values() if abs(one.ahead_seconds) > CLOCK_SECONDS_MAX]
+        seconds_max = CLOCK_SECONDS_MAX * (_AGREES_SHARE if self.ahead_seconds else 1.0)
+        differing = [one for one in others.values() if abs(one.ahead_seconds) > seconds_max]
         n_agreeing = 1 + len(others) - len(differing)
         # Of two that differ, the one that has partitions goes on.
         has_less = not owns_any and any(one.owns_any for one in differing)
         is_wrong = len(differing) > n_agreeing or (len(differing) == n_agreeing and has_less)
+        self.agrees = not is_wrong
         self._n_wrong = self._n_wrong + 1 if is_wrong else 0
         if not is_wrong:
             self.ahead_seconds = 0.0

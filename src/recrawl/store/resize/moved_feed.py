@@ -12,14 +12,17 @@ has not read.
 
 The first row is that of the change.  The second one is the smallest row of this change and of the
 later ones of its old partition: after several divisions they may be in another order here.
+
+Earlier versions kept the places of the last division only.  Their keys have no generation, and
+their values no second row.
 """
 
 import heapq
 import json
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
@@ -54,7 +57,9 @@ _KEY_COLUMNS = np.dtype(
         ("row", ">u4"),
     ]
 )
+_PLACE = struct.Struct(">QI")
 _ROWS = struct.Struct(">II")
+_ROW_BYTES: Final = 4
 _ABOUT: Final = META + b"old-feed"
 _ROWS_AT_ONCE: Final = 4_096
 _END_OF_CHANGES = bytes([CHANGE[0] + 1])
@@ -98,12 +103,15 @@ class _Origins(NamedTuple):
     row: NDArray[np.int64]
 
     @classmethod
-    def read(cls, kv: KeyValues) -> Self:
+    def read(cls, kv: KeyValues, about: "_About | None") -> Self:
         """Return those of a store."""
-        found = [*kv.scan(_ORIGIN, _END_OF_ORIGINS)]
+        found = [] if about is None else [*kv.scan(_ORIGIN, _END_OF_ORIGINS)]
+        if about is not None and about.is_of_one_division:
+            head = _ORIGIN + bytes([about.feeds[0].generation])
+            found = [(head + key[1:], value) for key, value in found]
         key = np.frombuffer(b"".join(key for key, _ in found), _KEY_COLUMNS)
-        rows = np.frombuffer(b"".join(value for _, value in found), ">u4")
-        row = rows.reshape(-1, 2)[:, 0].astype(np.int64)
+        rows = np.frombuffer(b"".join(value[:_ROW_BYTES] for _, value in found), ">u4")
+        row = rows.astype(np.int64)
         order = np.argsort(row, kind="stable")
         return cls(key[order], row[order])
 
@@ -143,7 +151,7 @@ def moved_changes(
     new_pages
         Function that returns the new numbers of pages.
     """
-    origins = _Origins.read(kv)
+    origins = _Origins.read(kv, _read_about(kv))
     rows = kv.scan(CHANGE, _END_OF_CHANGES)
     while chunk := list(islice(rows, _ROWS_AT_ONCE)):
         urls = [url_of_change(value) for _, value in chunk]
@@ -177,7 +185,7 @@ def old_feeds(stores: Sequence[tuple[KeyValues, Cursor]], present: OldFeed) -> l
         about = _read_about(kv)
         if about is None:
             continue
-        origins = _Origins.read(kv)
+        origins = _Origins.read(kv, about)
         n_removed = origins.row.size
         if first_change.position == 0:
             n_removed = int(np.searchsorted(origins.row, first_change.row))
@@ -235,7 +243,8 @@ def merge_feeds(
 def _set_smallest_rows(kv: KeyValues, generation: int, partition: int) -> None:
     """Set the second row of each old place of a partition."""
     writes, smallest = Writes(), (1 << 32) - 1
-    begin, end = _range_of(generation, partition)
+    begin = _origin_key(generation, partition, Cursor.parse(None))
+    end = _origin_key(generation, partition, _LAST_PLACE)
     for key, value in kv.scan(begin, end, reverse=True):
         row, known = _ROWS.unpack(value)
         smallest = min(smallest, row)
@@ -256,12 +265,6 @@ def _origin_key(generation: int, partition: int, place: Cursor) -> bytes:
     return _KEY.pack(_ORIGIN, generation, partition, *place)
 
 
-def _range_of(generation: int, partition: int) -> tuple[bytes, bytes]:
-    """Return the range of the keys of one old partition."""
-    first = _origin_key(generation, partition, Cursor.parse(None))
-    return first, _origin_key(generation, partition, _LAST_PLACE)
-
-
 class _About(NamedTuple):
     """What a store knows of the feeds that were moved here."""
 
@@ -269,6 +272,16 @@ class _About(NamedTuple):
     """Those of all earlier divisions, the oldest first."""
     n_changes: int
     """Number of changes that were moved here."""
+    is_of_one_division: bool = False
+    """Whether an earlier version moved them, which kept the places of one division only."""
+
+    def range_of(self, feed: OldFeed, partition: int, place: Cursor) -> tuple[bytes, bytes]:
+        """Return the range of the keys of one old partition, from a place on."""
+        keys = (_origin_key(feed.generation, partition, one) for one in (place, _LAST_PLACE))
+        if self.is_of_one_division:
+            keys = (key[:1] + key[2:] for key in keys)
+        first, end = keys
+        return first, end
 
     def feed(self, generation: int) -> OldFeed | None:
         """Return the feed of a generation; None if it is not known."""
@@ -280,11 +293,39 @@ def _read_about(kv: KeyValues) -> _About | None:
     if value is None:
         return None
     about = json.loads(value)
+    if "feeds" not in about:
+        return _read_one_division(kv, about)
     feeds = [
         OldFeed(generation, tuple(Cursor(*place) for place in first))
         for generation, first in about["feeds"]
     ]
     return _About(feeds, about["n_changes"])
+
+
+def _read_one_division(kv: KeyValues, found: Mapping[str, Any]) -> _About:
+    """Return what a store knows that an earlier version has made."""
+    feed = OldFeed(found["generation"], tuple(Cursor(*place) for place in found["first"]))
+    about = _About([feed], 0, is_of_one_division=True)
+    last = _last_origins(kv, about, feed)
+    if not last:
+        # That version did not note which changes were removed last: maybe some were not read.
+        return about._replace(feeds=[feed._replace(first=(_LAST_PLACE,) * len(feed.first))])
+    return about._replace(n_changes=1 + max(_smallest_row(value) for _, value in last.values()))
+
+
+def _last_origins(kv: KeyValues, about: _About, feed: OldFeed) -> dict[int, tuple[bytes, bytes]]:
+    """Return key and value of the last place in each old partition that has one here."""
+    found = {}
+    for i in range(len(feed.first)):
+        begin, end = about.range_of(feed, i, Cursor.parse(None))
+        last = next(kv.scan(begin, end, reverse=True), None)
+        if last is not None:
+            found[i] = last
+    return found
+
+
+def _smallest_row(value: bytes) -> int:
+    return int.from_bytes(value[-_ROW_BYTES:], "big")
 
 
 def old_feed(kv: KeyValues, generation: int) -> OldFeed | None:
@@ -294,7 +335,7 @@ def old_feed(kv: KeyValues, generation: int) -> OldFeed | None:
 
 
 def _encode_about(about: _About) -> bytes:
-    return json.dumps(about._asdict()).encode()
+    return json.dumps({"feeds": about.feeds, "n_changes": about.n_changes}).encode()
 
 
 def translate_places(kv: KeyValues, generation: int, places: Sequence[Cursor]) -> Cursor:
@@ -320,19 +361,19 @@ def translate_places(kv: KeyValues, generation: int, places: Sequence[Cursor]) -
     ValueError
         If the cursor is not one of a feed that was moved here.
     """
-    row = _first_unread(_about_feed(kv, generation, places)[0], kv, generation, places)
+    row = _first_unread(kv, *_about_feed(kv, generation, places), places)
     return Cursor(1, 0) if row is None else Cursor(0, row)
 
 
 def n_changes_read(kv: KeyValues, generation: int, places: Sequence[Cursor]) -> int:
     """Return the number of changes before the place that `translate_places` returns."""
-    feed, n_changes = _about_feed(kv, generation, places)
-    row = _first_unread(feed, kv, generation, places)
-    return n_changes if row is None else row
+    about, feed = _about_feed(kv, generation, places)
+    row = _first_unread(kv, about, feed, places)
+    return about.n_changes if row is None else row
 
 
-def _about_feed(kv: KeyValues, generation: int, places: Sequence[Cursor]) -> tuple[OldFeed, int]:
-    """Return what is known of the feed of a cursor, and the number of changes moved here."""
+def _about_feed(kv: KeyValues, generation: int, places: Sequence[Cursor]) -> tuple[_About, OldFeed]:
+    """Return what is known of the changes that were moved here, and of the feed of a cursor."""
     about = _read_about(kv)
     feed = None if about is None else about.feed(generation)
     if about is None or feed is None or len(feed.first) != len(places):
@@ -341,11 +382,11 @@ def _about_feed(kv: KeyValues, generation: int, places: Sequence[Cursor]) -> tup
             "know: the division into partitions was changed. Begin with the oldest change, or "
             "with the newest"
         )
-    return feed, about.n_changes
+    return about, feed
 
 
 def _first_unread(
-    feed: OldFeed, kv: KeyValues, generation: int, places: Sequence[Cursor]
+    kv: KeyValues, about: _About, feed: OldFeed, places: Sequence[Cursor]
 ) -> int | None:
     """Return the row of the first change that was not read; None if all were."""
     start = Cursor.parse(None)
@@ -356,10 +397,9 @@ def _first_unread(
         )
     rows = []
     for i, place in enumerate(places):
-        _, end = _range_of(generation, i)
-        found = next(kv.scan(_origin_key(generation, i, place), end), None)
+        found = next(kv.scan(*about.range_of(feed, i, place)), None)
         if found is not None:
-            rows.append(_ROWS.unpack(found[1])[1])
+            rows.append(_smallest_row(found[1]))
     return min(rows, default=None)
 
 
@@ -369,13 +409,11 @@ def end_origins(kv: KeyValues) -> None:
     if about is None or next(kv.scan(_ORIGIN, _END_OF_ORIGINS), None) is None:
         return
     feeds = []
-    for generation, kept in about.feeds:
-        first = list(kept)
-        for i in range(len(first)):
-            last = next(kv.scan(*_range_of(generation, i), reverse=True), None)
-            if last is not None:
-                position, row = _KEY.unpack(last[0])[3:]
-                first[i] = max(first[i], Cursor(position, row + 1))
-        feeds.append(OldFeed(generation, tuple(first)))
+    for feed in about.feeds:
+        first = list(feed.first)
+        for i, (key, _) in _last_origins(kv, about, feed).items():
+            position, row = _PLACE.unpack(key[-_PLACE.size :])
+            first[i] = max(first[i], Cursor(position, row + 1))
+        feeds.append(feed._replace(first=tuple(first)))
     about = about._replace(feeds=feeds)
     kv.write([_ABOUT], [_encode_about(about)], delete_range=(_ORIGIN, _END_OF_ORIGINS))

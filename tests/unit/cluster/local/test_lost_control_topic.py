@@ -6,11 +6,16 @@ from confluent_kafka.admin import AdminClient
 from recrawl import Outcome
 from recrawl.cluster.budget.price import Agreement
 from recrawl.cluster.budget.quotas import BUDGET_KEY, BudgetMessage
+from recrawl.cluster.control_topic import BEGINS_ANEW
+from recrawl.cluster.members.heartbeats import Heartbeat
 from recrawl.cluster.placement import PlacementRules
 from recrawl.cluster.rules import OperatorRules, drain_message, pin_message
 from recrawl.cluster.view import ClusterView
+from recrawl.cluster.worker import Worker
 from recrawl.messages.budgets import Budget
 from tests.unit.cluster.local.cluster import N_PARTITIONS, URLS, Cluster, add_all, wait_until
+from tests.unit.cluster.members.test_clocks import AtOnce, OwnedByFew
+from tests.unit.cluster.test_presence import Wires
 
 # On a busy machine each wait may take minutes.
 pytestmark = [pytest.mark.slow_without_jit, pytest.mark.timeout(1_800)]
@@ -140,6 +145,40 @@ def test_only_decisions_that_nobody_has_said_again_are_repeated_once() -> None:
     assert sorted(rules.take_lost()) == [("drain/a", b"yes"), ("pin/1", b"a")]
     assert rules.take_lost() == []
     assert rules.placement == PlacementRules({1: "a"}, frozenset("a"))
+
+
+def test_decisions_are_repeated_when_all_that_operators_have_said_since_is_read() -> None:
+    wires, now, later = Wires(), 50.0, AtOnce()
+    operator = wires.connect()
+    worker = Worker(
+        OwnedByFew(),
+        wires.connect(),
+        4,
+        Heartbeat(worker="a", instance="a", started_at_ms=1),
+        monotonic=lambda: now,
+        restores=later,
+        claims=later,
+        ticks=later,
+    )
+
+    def run(seconds: float) -> None:
+        nonlocal now
+        for _ in range(round(10 * seconds)):
+            now += 0.1
+            worker.presence.step()
+            worker.step()
+
+    operator.publish(*drain_message("b", is_drained=True))
+    operator.publish(*drain_message("c", is_drained=True))
+    run(10)
+    worker._hear(BEGINS_ANEW, b"")
+    operator.publish(*drain_message("b", is_drained=False))
+    now += 3.0  # it stands still, and then acts before it reads
+    worker.presence._members = worker.presence._membership.members(now)
+    worker.step()
+    run(10)
+    drained = [(key, value) for key, value in wires.messages if key.startswith("drain/")]
+    assert drained[2:] == [("drain/b", b"no"), ("drain/c", b"yes")]
 
 
 def test_a_budget_is_said_again_until_it_is_read_and_a_newer_one_holds() -> None:

@@ -89,6 +89,25 @@ def test_of_two_the_one_with_partitions_is_right() -> None:
     assert workers.run(5) == {"a": 0, "b": 0}
 
 
+def test_a_worker_whose_others_are_gone_has_no_wrong_clock(workers: Workers) -> None:
+    workers.join("c", ahead=HOUR)
+    assert workers.run(20)["c"] == HOUR
+    workers.run(10, "c")
+    assert workers.run(0.1, "c")["c"] == 0
+    # They come back, and are more.
+    assert workers.run(20)["c"] > 0
+
+
+def test_a_clock_near_the_limit_does_not_go_to_and_fro(workers: Workers) -> None:
+    workers.join("c", ahead=105.0)  # 65 s ahead of b
+    assert workers.run(20)["c"] > 0
+    for seconds in (95.0, 105.0) * 3:
+        workers.ahead["c"] = seconds
+        assert workers.run(5)["c"] > 0
+    workers.ahead["c"] = 65.0
+    assert workers.run(5)["c"] == 0
+
+
 def test_who_was_alone_for_a_while_has_no_wrong_clock(workers: Workers) -> None:
     workers.now += 500.0  # all of them stood still
     assert workers.run(0.1) == {"a": 0, "b": 0}
@@ -226,6 +245,19 @@ def test_a_worker_with_a_wrong_clock_owns_nothing_until_it_is_set(workers: Worke
     ahead = 0.0
     run(30)
     assert corpus.owned
+    assert corpus.n_followed == 1
+    # Its clock jumps, and then nobody is left: it does not follow a clock that may be wrong.
+    ahead = HOUR
+    for step in range(600):
+        if step <= 300:
+            workers.run(0.1)
+        else:
+            workers.now += 0.1
+        worker.presence.step()
+        worker.step()
+        if step == 300:
+            assert worker.presence.clock_ahead_seconds > 0
+    assert worker.presence.clock_ahead_seconds == 0
     assert corpus.n_followed == 1
 
 

@@ -84,6 +84,9 @@ def test_close_waits_for_moves_and_ends_those_that_wait() -> None:
     assert not moves.close()
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+# Python 3.12 warns of forks in processes with threads, which is what is tested here.
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_child_gets_an_error_instead_of_waiting() -> None:
     moves = PartitionMoves()
     thread, may_end = hold(moves, 1)
