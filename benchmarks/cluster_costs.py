@@ -6,9 +6,11 @@ order and to as many partitions, which parses, looks up, learns and decides noth
 workers, half of the rows of each call are forwarded.
 """
 
+import json
 import multiprocessing
 import os
 import random
+import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -70,6 +72,8 @@ def measure(
                             own, brokers, n_pages, n_partitions, n_workers, n_outcomes
                         )
                         rows.append(row)
+                        # What is measured is not lost if a later measurement fails.
+                        print(json.dumps(row), file=sys.stderr, flush=True)
         finally:
             brokers.close()
     return {"cores": len(os.sched_getaffinity(0)), "rows": rows}
@@ -174,7 +178,7 @@ def _add_pages(folder: Path, settings: str, n_pages: int) -> float:
 def _wait_for_pages(url: str, n_pages: int, n_partitions: int) -> None:
     """Wait until all partitions have owners."""
     deadline = time.monotonic() + _READY_SECONDS_MAX
-    with Client(url, retry_seconds=60.0) as client:
+    with Client(url, retry_seconds=_READY_SECONDS_MAX) as client:
         while client.stats().n_pages < n_pages:
             if time.monotonic() > deadline:
                 raise RuntimeError(f"{n_partitions} partitions have no owners")
