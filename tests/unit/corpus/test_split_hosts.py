@@ -12,6 +12,8 @@ import pytest
 
 import recrawl
 from recrawl.corpus import Corpus, CorpusConfig, Order, Outcome, resize_corpus
+from recrawl.corpus.inspect import audits, hosts
+from recrawl.corpus.monitoring import present
 from recrawl.corpus.past.explanation_text import explanation_words
 from recrawl.node.node import apply_entry
 from recrawl.node.orders import partition_of
@@ -72,6 +74,26 @@ def test_pages_after_the_split_are_spread_over_all_partitions(
         # Pages that were removed are new ones, so they are spread by their hashes.
         corpus.add(urls(0, 200))
         assert n_pages(corpus)[home] < 100
+
+
+def test_a_split_host_is_counted_whole_among_the_largest(
+    tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hosts, "HOSTS_SHOWN_MAX", 2)
+    monkeypatch.setattr(audits, "AUDITED_HOSTS_MAX", 2)
+    monkeypatch.setattr(present, "HOSTS_SAMPLED_MAX", 2)
+    with open_split(tmp_path / "corpus", clock) as corpus:
+        corpus.add(urls(0, 31))
+        corpus.add(urls(31, 111))
+        for i in range(6):
+            corpus.add([f"https://site{i}.example/{j}" for j in range(5 + i)])
+        table, sample = corpus.hosts(), corpus.sample()
+        found = [(row.host, row.n_pages) for row in table.rows]
+        assert found == [(HOST, 111), ("site5.example", 10)]
+        assert [(name, one.n_pages) for name, one in sample.hosts.items()] == found
+        audited = [row for row in corpus.audited_freshness().rows if row.part == "host"]
+        assert [(row.name, row.n_pages) for row in audited] == found
+        assert table.n_hosts == 7
 
 
 def test_calls_by_url_find_pages_in_every_part(tmp_path: Path, clock: ManualClock) -> None:

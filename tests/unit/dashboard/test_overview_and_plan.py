@@ -1,5 +1,6 @@
 """The overview and the plan: what they show, also in a real browser."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,13 +10,13 @@ import pytest
 from playwright.sync_api import sync_playwright
 
 from recrawl.charts import Series
-from recrawl.corpus import Corpus, Outcome
+from recrawl.corpus import Corpus, Outcome, check_open_corpus
 from recrawl.dashboard import attach_dashboard
 from recrawl.dashboard.pages import overview_charts
 from recrawl.dashboard.pages.overview_charts import time_axis
 from recrawl.dashboard.pages.plan import PLACES, budget_at, slider_place
-from recrawl.dashboard.pages.problems import find_problems
-from recrawl.messages.samples import RESULTS, Samples
+from recrawl.dashboard.pages.problems import PageProblem, find_problems
+from recrawl.messages.samples import RESULTS, Sample, Samples
 from recrawl.store import ContentCounts
 from tests.manual_clock import ManualClock
 from tests.unit.dashboard.browser_client import BrowserClient
@@ -24,6 +25,10 @@ from tests.unit.dashboard.real_browser import launch_browser, new_page
 from tests.unit.service.running_server import RunningServer
 
 HOSTILE = '<img src=x onerror="window.isAttacked=1">'
+
+
+def _problems(corpus: Corpus, sample: Sample) -> list[PageProblem]:
+    return find_problems(check_open_corpus(corpus, n_due=sample.total.n_due), sample)
 
 
 def test_the_overview_shows_changes_and_problems(
@@ -59,6 +64,29 @@ def test_the_plan_answers_for_any_budget_and_target(open_server: RunningServer) 
     assert b"is not understood" in wrong.data
     assert b"<script>alert" not in wrong.data
     assert browser.get("/ui/news/plan?at=201").status == 422
+
+
+def test_a_budget_that_a_client_sets_shows_at_once_and_a_second_view_makes_no_plan(
+    open_server: RunningServer, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[None] = []
+    plan_targets = Corpus.plan_targets
+
+    def count(self: Corpus, *args: Any, **kwargs: Any) -> Any:
+        calls.append(None)
+        return plan_targets(self, *args, **kwargs)
+
+    monkeypatch.setattr(Corpus, "plan_targets", count)
+    browser = BrowserClient(open_server)
+    for rate, shown in (("30/h", b">30 "), ("70/h", b">70 ")):
+        body = json.dumps({"rate": rate}).encode()
+        headers = {"Content-Type": "application/json"}
+        assert browser.request("PUT", "/v1/corpora/news/budget", body, headers).status == 200
+        calls.clear()
+        for _ in range(2):
+            page = browser.get("/ui/news/plan").data
+            assert shown in page, page.decode()[1500:3500]
+        assert len(calls) == 1
 
 
 def test_places_of_the_slider_are_budgets() -> None:
@@ -122,7 +150,7 @@ def test_the_overview_says_that_no_fetcher_asks_for_pages(
     corpus: Corpus, clock: ManualClock
 ) -> None:
     def problems() -> list[str]:
-        return [one.what for one in find_problems(corpus, corpus.sample()) if "asked" in one.what]
+        return [one.what for one in _problems(corpus, corpus.sample()) if "asked" in one.what]
 
     corpus.set_budget("1000/h")
     assert problems() == []  # nothing was ever fetched, which is another problem
@@ -142,7 +170,7 @@ def test_the_overview_says_what_audits_and_wrong_answers_show(
 ) -> None:
     monkeypatch.delattr(Corpus, "stats")  # it holds all locks while it looks at all pages
     sample = corpus.sample()
-    before = find_problems(corpus, sample)
+    before = _problems(corpus, sample)
     (node,) = corpus.nodes
     tables = node.shard.tables
     for name, value in (
@@ -154,7 +182,7 @@ def test_the_overview_says_what_audits_and_wrong_answers_show(
     n_wrong = (0, 0, 60, *ContentCounts().n_wrong_answers[3:])
     counts = ContentCounts(n_observed=100, n_wrong_answers=n_wrong)
     monkeypatch.setattr(type(node.store), "content_counts", counts)
-    found = [one for one in find_problems(corpus, sample) if one not in before]
+    found = [one for one in _problems(corpus, sample) if one not in before]
     assert [(one.what, one.target) for one in found if "kind" not in one.what] == [
         (
             "Audits of all pages: 25 % of 400 audited copies were fresh, the model expected 90 %",

@@ -84,7 +84,7 @@ def test_what_is_slow_is_shown_as_it_was_while_it_is_read_again(
 
     def draw() -> int:
         assert go.wait(30)
-        clock.now += 4.0
+        clock.now += 0.9
         calls.append(clock.now)
         return len(calls)
 
@@ -104,7 +104,7 @@ def test_what_is_slow_is_shown_as_it_was_while_it_is_read_again(
         go.set()
         assert await look(1) == 1  # there is no older one, so this one waits
         go.clear()
-        clock.now += 39.0  # ten times as long as it took, less one second
+        clock.now += 179.0  # 200 times as long as it took, less one second
         assert await look(1) == 1
         assert len(reads._kept) == 1
         assert await look(2) == 1  # of an older version, while that of the new one is read
@@ -114,12 +114,48 @@ def test_what_is_slow_is_shown_as_it_was_while_it_is_read_again(
         assert await look(3) == 2
         await finish()
         assert await look(3) == 3
-        clock.now += 40.0
+        clock.now += 181.0
         assert await look(3) == 3  # too old, and being read again
         await finish()
         assert await look(3) == 4
-        reads.forget(hosted)  # type: ignore[arg-type]
         go.set()
-        assert await look(3) == 5  # after an action nothing old is shown
+        clock.now += 181.0 + 60.0
+        assert await look(3) == 5  # too old to be shown
+        reads.forget(hosted)  # type: ignore[arg-type]
+        assert await look(3) == 6  # after an action nothing old is shown
+
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize(
+    ("is_slow", "took", "kept"),
+    [
+        (False, 0.01, 5),
+        (False, 1, 50),
+        (False, 20, 300),
+        (True, 0, 120),
+        (True, 1, 200),
+        (True, 20, 300),
+    ],
+)
+def test_what_takes_long_is_read_again_seldom_but_within_minutes(
+    monkeypatch: pytest.MonkeyPatch, is_slow: bool, took: float, kept: float
+) -> None:
+    clock, calls = Clock(monkeypatch), []
+
+    def look() -> int:
+        clock.now += took
+        calls.append(clock.now)
+        return len(calls)
+
+    async def check() -> None:
+        reads, hosted = PageReads(DashboardLimits()), Hosted()
+        for seconds, n_calls in ((0.0, 1), (kept - 1.0, 1), (62.0, 2)):
+            clock.now += seconds
+            if is_slow:
+                await reads.read_slow(hosted, None, look)  # type: ignore[arg-type]
+            else:
+                await reads.read(hosted, look)  # type: ignore[arg-type]
+            assert len(calls) == n_calls
 
     asyncio.run(check())

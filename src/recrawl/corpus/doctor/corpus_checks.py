@@ -154,6 +154,8 @@ def _demand_of_limits(node: Node) -> _Demand:
     """Return what max_age and staleness limits of a partition's pages need."""
     tables = node.shard.tables
     pages, limits = tables.pages, tables.limits
+    if tables.registers.n_limits[0] <= 1:  # row 0 has no limits
+        return _Demand(0.0, 0.0, np.zeros(tables.groups.n_pages.size), 0.0)
     sample = sample_of(tables, PAGES_SAMPLED_MAX)
     row = pages.limits[sample.slot]
     has_any = (row > 0) & (pages.importance[sample.slot] > 0)

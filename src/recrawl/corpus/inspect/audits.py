@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from recrawl.corpus.inspect.hosts import find_largest, largest_groups
 from recrawl.corpus.inspect.kinds import kind_names
 from recrawl.corpus.inspect.stats import wilson_interval
 from recrawl.messages.views import AuditRow, AuditTable
@@ -92,13 +93,17 @@ def difference_bound(variance: float, error_rate: float) -> float:
 def audit_table(nodes: Iterable[Node]) -> AuditTable:
     """Return the audits of some partitions: of all pages, by kind, and of the largest hosts."""
     found: dict[tuple[str, str], _Counts] = {}
-    for node in nodes:
-        for key, one in _counts_of(node).items():
+    nodes = tuple(nodes)
+    groups = [largest_groups(node, AUDITED_HOSTS_MAX) for node in nodes]
+    largest = find_largest(nodes, groups, AUDITED_HOSTS_MAX)
+    for node, numbers in zip(nodes, largest, strict=True):
+        for key, one in _counts_of(node, numbers.tolist()).items():
             found[key] = found.get(key, _Counts()).plus(one)
     return _make_table(found)
 
 
-def _counts_of(node: Node) -> dict[tuple[str, str], _Counts]:
+def _counts_of(node: Node, hosts: Sequence[int]) -> dict[tuple[str, str], _Counts]:
+    """Return the counts of a partition, of its kinds, and of some of its hosts."""
     # Without the node's lock: audits that come in meanwhile may be in some rows and not in others.
     tables = node.shard.tables
     registers, kinds, groups = tables.registers, tables.priors, tables.groups
@@ -125,10 +130,7 @@ def _counts_of(node: Node) -> dict[tuple[str, str], _Counts]:
             float(kinds.audited_modelled[number]),
             float(kinds.audited_variance[number]),
         )
-    largest = np.argsort(-groups.n_pages.astype(np.int64), kind="stable")[:AUDITED_HOSTS_MAX]
-    largest = largest[groups.n_pages[largest] > 0]
-    hosts = node.store.names_of(Names.GROUP, largest.tolist())
-    for number, host in zip(largest.tolist(), hosts, strict=True):
+    for number, host in zip(hosts, node.store.names_of(Names.GROUP, hosts), strict=True):
         found[_HOST, host or str(number)] = _Counts(
             int(groups.n_pages[number]),
             int(groups.n_audited[number]),

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from recrawl.messages.views import HostTable, HostView
 from recrawl.node.node import Node
@@ -17,7 +18,9 @@ __all__ = [
     "HostTable",
     "HostView",
     "add_host_views",
+    "find_largest",
     "host_view",
+    "largest_groups",
     "largest_hosts",
     "newcomers_by_host",
     "newcomers_words",
@@ -101,11 +104,9 @@ def largest_hosts(nodes: Sequence[Node]) -> HostTable:
     """
     found: dict[str, HostView] = {}
     n_hosts = 0
-    for node in nodes:
-        n_pages = node.shard.tables.groups.n_pages
-        used = np.flatnonzero(n_pages > 0)
-        n_hosts += used.size
-        most = used[np.argsort(-n_pages[used].astype(np.int64), kind="stable")[:HOSTS_SHOWN_MAX]]
+    groups = [largest_groups(node, HOSTS_SHOWN_MAX) for node in nodes]
+    for node, most in zip(nodes, find_largest(nodes, groups, HOSTS_SHOWN_MAX), strict=True):
+        n_hosts += int(np.count_nonzero(node.shard.tables.groups.n_pages))
         names = node.store.names_of(Names.GROUP, most.tolist())
         for number, name in zip(most.tolist(), names, strict=True):
             view = _view_of(node, number, name or str(number))
@@ -116,6 +117,48 @@ def largest_hosts(nodes: Sequence[Node]) -> HostTable:
             found[view.host] = view
     rows = sorted(found.values(), key=lambda row: (-row.n_pages, row.host))
     return HostTable(rows[:HOSTS_SHOWN_MAX], n_hosts)
+
+
+def find_largest(
+    nodes: Sequence[Node], groups: Sequence[NDArray[np.int64]], n_max: int
+) -> list[NDArray[np.int64]]:
+    """Return the groups of each partition that can be among the largest of all partitions.
+
+    These are the largest ones, and those that are split over partitions.  All others need no name
+    and no Python object, of which thousands would keep the interpreter from other threads for long.
+
+    Parameters
+    ----------
+    nodes
+        Nodes of the partitions.
+    groups
+        Numbers of the largest groups of each partition.
+    n_max
+        Number of groups that are wanted.
+    """
+    tables = [node.shard.tables.groups for node in nodes]
+    pairs = list(zip(tables, groups, strict=True))
+    none = np.zeros(0, np.int64)
+    size = np.concatenate([none, *(table.n_pages[some] for table, some in pairs)])
+    flags = np.concatenate([none, *(table.flags[some] for table, some in pairs)])
+    is_wanted = (flags & GROUP_SPLIT) > 0
+    # Rows of split groups take no place of others: their pages are added up later.
+    order = np.argsort(np.where(is_wanted, 0, -size), kind="stable")
+    is_wanted[order[:n_max]] = True
+    found, first = [], 0
+    for some in groups:
+        found.append(some[is_wanted[first : first + some.size]])
+        first += some.size
+    return found
+
+
+def largest_groups(node: Node, n_max: int) -> NDArray[np.int64]:
+    """Return the numbers of the groups of a partition with the most pages, most first."""
+    n_pages = node.shard.tables.groups.n_pages
+    used = np.flatnonzero(n_pages)
+    if used.size > n_max:
+        used = used[n_pages[used] >= np.partition(n_pages[used], -n_max)[-n_max]]
+    return used[np.argsort(-n_pages[used].astype(np.int64), kind="stable")][:n_max]
 
 
 def add_host_views(first: HostView, second: HostView) -> HostView:

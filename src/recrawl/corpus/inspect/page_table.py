@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from recrawl.core.arrays import FloatArray, RowArray
 from recrawl.core.belief.codes import decode_of
 from recrawl.core.kernel import table_kernel
-from recrawl.corpus.inspect.decoded_words import current_terms
 from recrawl.messages.views import PageRows
 from recrawl.node.node import Node
 from recrawl.node.open_nodes import OpenNodes
@@ -213,8 +212,9 @@ class _Partition:
         self._wanted = wanted
         self._schema = pa.schema([PAGE_COLUMNS.field(name) for name in wanted])
         self._now_ms = max(now_ms, node.shard.now_ms)
-        # Copies a table of megabytes, and no event changes it in place: no lock is needed.
-        self._terms = current_terms(node.shard) if _MODEL_NAMES & {*wanted} else None
+        # The shard's own table, which changes in place as fetches show more: a copy has 36 MB.
+        with node.lock:
+            self._terms = node.shard.current_terms() if _MODEL_NAMES & {*wanted} else None
 
     def batch(self, first: int, n_slots: int) -> pa.RecordBatch:
         """Return the pages in a range of slots."""

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recrawl.corpus.budget_view import BudgetView
-from recrawl.corpus.inspect.decoded_words import current_terms
 from recrawl.corpus.inspect.page_sample import PageSample, sample_slots
 from recrawl.corpus.inspect.stats import demand_curve, n_leases_held, page_totals
 from recrawl.errors import LedgerError
@@ -106,9 +105,8 @@ _COUNTERS = (
 
 def _page_totals(node: Node, now_ms: int, n_pages_max: int) -> NDArray[np.float64]:
     """Return the sums of `page_totals` over a sample of the pages, computed in parts."""
-    # Copies a table of megabytes, and no event changes it in place: no lock is needed.
-    terms = current_terms(node.shard)
     with node.lock:
+        terms = node.shard.current_terms()
         slot, n_pages = sample_slots(node.shard.tables, n_pages_max)
     totals = np.zeros(6)
     for first in range(0, slot.size, _PAGES_AT_ONCE):

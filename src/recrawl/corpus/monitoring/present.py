@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from recrawl.core.arrays import FloatArray
 from recrawl.corpus.budget_view import BudgetView
+from recrawl.corpus.inspect.hosts import find_largest
 from recrawl.messages.samples import (
     DURATION_EDGES_SECONDS,
     FRESHNESS_EDGES,
@@ -126,10 +127,14 @@ def read_present(nodes: Sequence[Node], now_ms: int) -> Sample:
         Present time, in milliseconds since 1970.
     """
     each = max(PAGES_SUMMED_MAX // len(nodes), 1)
+    states = [read_state(node.shard, node.lock, now_ms, n_pages_max=each) for node in nodes]
+    largest = find_largest(nodes, [state.hosts.number for state in states], HOSTS_SAMPLED_MAX)
     parts = []
-    for node in nodes:
-        state = read_state(node.shard, node.lock, now_ms, n_pages_max=each)
-        parts.append(_sample_of(node, state, BudgetView.of([node.shard], None, now_ms)))
+    for node, state, numbers in zip(nodes, states, largest, strict=True):
+        is_shown = np.isin(state.hosts.number, numbers)
+        hosts = NumberedRows(state.hosts.number[is_shown], state.hosts.figures[is_shown])
+        unit = BudgetView.of([node.shard], None, now_ms)
+        parts.append(_sample_of(node, state._replace(hosts=hosts), unit))
     return merge_samples(parts)
 
 

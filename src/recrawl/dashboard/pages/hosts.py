@@ -13,7 +13,7 @@ from recrawl.dashboard.frame.rendering import chart_html, render
 from recrawl.dashboard.pages.fetch_results import result_rows
 from recrawl.dashboard.pages.host_charts import host_charts
 from recrawl.dashboard.pages.overview_charts import SPANS
-from recrawl.messages.samples import Figures, Sample, SourceFigures
+from recrawl.messages.samples import STEPS, Figures, Sample, SourceFigures
 from recrawl.messages.views import HostView
 from recrawl.service.calls import CorpusName
 from recrawl.service.keys import Scope
@@ -142,7 +142,8 @@ async def show_host(
     rows, following = await page.read(_list_pages, page.corpus, view.host, prefix, cursor)
     span = span if span in SPANS else "day"
     is_known = figures is not None and figures.is_freshness_known
-    charts = await page.read(_draw, page.corpus, view.host, span, is_known)
+    minute = sample.at_ms // STEPS["minute"]
+    charts = await page.read_slow(minute, _draw, page.corpus, view.host, span, is_known)
     share = None
     if figures is not None and sample.total.spent:
         share = figures.spent / sample.total.spent

@@ -1,20 +1,21 @@
 """The overview: how fresh the copies are, what was spent, what changed, and what is wrong."""
 
+from collections.abc import Hashable
 from typing import Annotated, Any, Final, NamedTuple
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 from markupsafe import Markup
 
-from recrawl.corpus import latest_changes
+from recrawl.corpus import CheckResult, check_open_corpus, latest_changes
+from recrawl.corpus.doctor.fetcher_checks import ASKED_SECONDS_MAX
 from recrawl.corpus.inspect.stats import wilson_interval
 from recrawl.dashboard.frame.opened_page import OpenedPage, open_page
 from recrawl.dashboard.frame.rendering import chart_html, render
 from recrawl.dashboard.pages.fetch_results import result_rows
 from recrawl.dashboard.pages.overview_charts import SPANS, overview_charts
-from recrawl.dashboard.pages.problems import PageProblem, find_problems
-from recrawl.messages.samples import Sample, Samples
-from recrawl.messages.views import PageChange
+from recrawl.dashboard.pages.problems import find_problems
+from recrawl.messages.samples import STEPS, Sample, Samples
 from recrawl.service.calls import CorpusName
 
 __all__ = ["router"]
@@ -35,46 +36,37 @@ class AuditedShare(NamedTuple):
     n_audits: int
 
 
-class Overview(NamedTuple):
-    """What the overview shows beside the present state."""
+class CorpusPast(NamedTuple):
+    """What the overview shows of the time that its charts show."""
 
     audited: AuditedShare | None
-    """None without audits in the time that the charts show."""
-    changes: list[PageChange]
-    problems: list[PageProblem]
+    """None without audits in that time."""
     charts: list[Markup]
 
 
-def read_overview(corpus: Any, local: Any, span: str, sample: Sample) -> Overview:
-    """Return what the overview of a corpus shows beside its present state.
+def read_past(
+    corpus: Any,
+    span: str,
+    unit: str,
+    is_freshness_known: bool,
+) -> CorpusPast:
+    """Return what the overview of a corpus shows of its past.
 
     Parameters
     ----------
     corpus
         Corpus with all partitions.
-    local
-        Corpus with the partitions that are open in this process, perhaps the same.
     span
         Time that the charts show: a name in `SPANS`.
-    sample
-        Present state of all partitions.
+    unit
+        Unit of the budget: fetches or cost.
+    is_freshness_known
+        Whether to show the freshness by the model.
     """
-    chosen = SPANS[span]
-    series = corpus.samples(step=chosen.step, since_ms=sample.at_ms - chosen.ms)
-    return Overview(
-        _audited_share(series),
-        latest_changes(local.nodes, _CHANGES_SHOWN),
-        find_problems(local, sample),
-        [
-            chart_html(one)
-            for one in overview_charts(
-                series,
-                sample.budget_unit,
-                sample.at_ms,
-                is_freshness_known=sample.total.is_freshness_known,
-            )
-        ],
-    )
+    chosen, now_ms = SPANS[span], corpus.now_ms()
+    series = corpus.samples(step=chosen.step, since_ms=now_ms - chosen.ms)
+    charts = overview_charts(series, unit, now_ms, is_freshness_known=is_freshness_known)
+    return CorpusPast(_audited_share(series), [chart_html(one) for one in charts])
 
 
 def _audited_share(series: Samples) -> AuditedShare | None:
@@ -103,16 +95,37 @@ async def show_live_part(request: Request, corpus: CorpusName, span: _Span = "da
 
 async def _context(page: OpenedPage, span: str) -> dict[str, Any]:
     sample = await page.read_current(page.corpus.sample)
-
-    def read_others(span: str) -> Overview:
-        """Return what may be older than the state, if it takes long."""
-        return read_overview(page.corpus, page.local, span, sample)
-
+    past = await page.read_slow(
+        sample.at_ms // STEPS["minute"],
+        read_past,
+        page.corpus,
+        span,
+        sample.budget_unit,
+        sample.total.is_freshness_known,
+    )
     return {
-        **(await page.read(read_others, span))._asdict(),
+        **past._asdict(),
+        "changes": await page.read(latest_changes, page.local.nodes, _CHANGES_SHOWN),
+        "problems": find_problems(await _check(page, sample), sample),
         "sample": sample,
         "results": result_rows(sample.total),
         "now_ms": sample.at_ms,
         "span": span,
         "spans": SPANS,
     }
+
+
+async def _check(page: OpenedPage, sample: Sample) -> list[CheckResult]:
+    """Return the results of checks, which may be a few minutes old."""
+    local = page.local
+
+    def check(version: Hashable) -> list[CheckResult]:
+        """Check the corpus; results of another version are not shown."""
+        del version
+        return check_open_corpus(local, n_due=sample.total.n_due)
+
+    asked_ms = local.lease_asked_at_ms or 0
+    # A fetcher that begins, or goes away, changes the results at once.
+    is_asked = sample.at_ms - asked_ms < 1_000 * ASKED_SECONDS_MAX
+    version = (page.hosted.settings_lock.n_changes, sample.budget_per_second, is_asked)
+    return await page.read_slow(None, check, version)

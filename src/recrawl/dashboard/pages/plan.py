@@ -1,7 +1,7 @@
 """The plan: what budgets buy, for all pages, by kind and host, and what promises cost."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Annotated, Any, Final, NamedTuple
 
 from fastapi import APIRouter, Query, Request
@@ -230,7 +230,20 @@ async def _context(page: OpenedPage, place: int | None, text: str) -> dict[str, 
     except ValueError as error:
         context["wrong_target"], targets = str(error), ()
     try:
-        context["plan"] = await page.read(read_plan, page.corpus, place, targets)
+        context["plan"] = await _read_view(page, place, targets)
     except ValueError as error:
         raise PageError(422, "A value is not valid", str(error)) from error
     return context
+
+
+async def _read_view(page: OpenedPage, place: int | None, targets: tuple[str, ...]) -> PlanView:
+    """Return a plan that may be a few minutes old, but is of the present budget."""
+
+    def make_view(place: int | None, targets: tuple[str, ...], version: Hashable) -> PlanView:
+        """Make the plan; one of another version is not shown."""
+        del version
+        return read_plan(page.corpus, place, targets)
+
+    sample = await page.read_current(page.corpus.sample)
+    version = (page.hosted.settings_lock.n_changes, sample.budget_per_second, sample.budget_unit)
+    return await page.read_slow(None, make_view, place, targets, version)

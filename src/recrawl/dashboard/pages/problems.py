@@ -1,9 +1,10 @@
 """The problems of a corpus now, each with where to solve it."""
 
 import math
-from typing import Any, Final, NamedTuple
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
-from recrawl.corpus import CheckResult, check_open_corpus
+from recrawl.corpus import CheckResult
 from recrawl.messages.samples import Sample
 from recrawl.units import count_text, share_text
 
@@ -47,17 +48,16 @@ class PageProblem(NamedTuple):
     """Text of the link."""
 
 
-def find_problems(corpus: Any, sample: Sample) -> list[PageProblem]:
+def find_problems(results: Sequence[CheckResult], sample: Sample) -> list[PageProblem]:
     """Return the problems of a corpus, the worst first.
 
     Parameters
     ----------
-    corpus
-        Corpus with the partitions that are open in this process.
+    results
+        Results of `recrawl.corpus.check_open_corpus` in the partitions of this process.
     sample
         Present state of all partitions.
     """
-    results = check_open_corpus(corpus, n_due=sample.total.n_due)
     found = [*_in_figures(sample), *(_in_words(one) for one in results)]
     return sorted(found, key=lambda one: one.level != "bad")
 

@@ -27,7 +27,11 @@ class Proof(NamedTuple):
     at_ms: int
 
 
-def read_proof(corpus: Any, local: Any, *, is_cluster: bool) -> Proof:
+def read_proof(
+    corpus: Any,
+    local: Any,
+    is_cluster: bool,
+) -> Proof:
     """Return what audits and hold-outs have shown.
 
     Parameters
@@ -56,5 +60,6 @@ def read_proof(corpus: Any, local: Any, *, is_cluster: bool) -> Proof:
 async def show_proof(request: Request, corpus: CorpusName) -> Response:
     """Show what audits and hold-outs have shown."""
     page = open_page(request, corpus)
-    found = await page.read(read_proof, page.corpus, page.local, is_cluster=page.is_cluster)
+    changes = page.hosted.settings_lock.n_changes
+    found = await page.read_slow(changes, read_proof, page.corpus, page.local, page.is_cluster)
     return render(request, "proof.html", **found._asdict(), now_ms=found.at_ms)

@@ -19,7 +19,7 @@ from recrawl.service.limits import ServiceLimits
 from recrawl.service.problems import Problem
 from recrawl.service.webhooks import DeliverySettings, ThreadedFeed, WebhookDelivery
 
-__all__ = ["HostedCorpora", "HostedCorpus"]
+__all__ = ["HostedCorpora", "HostedCorpus", "SettingsLock"]
 
 _T = TypeVar("_T")
 
@@ -27,6 +27,23 @@ _MERGED_OUTCOMES_MAX = 256
 _THREADS = 2
 # Calls that wait for other workers must not keep others from running.
 _THREADS_OF_WHOLE = 8
+
+
+class SettingsLock(asyncio.Lock):
+    """A lock that counts how often it was held.
+
+    Who keeps something that depends on settings keeps this number with it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.n_changes = 0
+        """Number of times that somebody may have changed a setting through this process."""
+
+    def release(self) -> None:
+        """Release the lock."""
+        self.n_changes += 1
+        super().release()
 
 
 class HostedCorpus:
@@ -100,7 +117,7 @@ class HostedCorpus:
         self._turning: CallLane = (
             CallLane("turn", 1, n_calls_max) if whole is None else whole._turning
         )
-        self.settings_lock = asyncio.Lock()
+        self.settings_lock = SettingsLock()
         """Held from reading a version of settings to changing them."""
         self.webhooks: WebhookDelivery | None = None
         """Delivery of changes to other programs; None if it does not run."""
