@@ -69,7 +69,8 @@ class PageReads:
     ) -> _T:
         """Return the result of a call, never older than `DashboardLimits.kept_seconds`.
 
-        For calls that are quick.  The parameters are those of `read`.
+        For calls that are quick: one that itself takes longer is kept as long as it takes.  The
+        parameters are those of `read`.
         """
         key = _key_of(hosted, function, args, {})
         found = self._kept.get(key)
@@ -129,9 +130,14 @@ class PageReads:
         if has_failed:
             del self._kept[key]  # the next one tries again
         else:
-            now = time.monotonic()
-            seconds = max(self._limits.kept_seconds, (now - began) / share_max)
-            self._kept[key] = _Kept(now + seconds, task, found.version)
+            now, kept_seconds = time.monotonic(), self._limits.kept_seconds
+            if math.isinf(share_max):
+                # It says what was so when it began, so a slow call is not kept as long.
+                is_in_time = now < began + kept_seconds
+                until = began + kept_seconds if is_in_time else now + (now - began)
+            else:
+                until = now + max(kept_seconds, (now - began) / share_max)
+            self._kept[key] = _Kept(until, task, found.version)
 
     def forget(self, hosted: HostedCorpus) -> None:
         """Drop the results of a corpus, because somebody has changed it."""

@@ -108,8 +108,11 @@ async def _context(page: OpenedPage, span: str) -> dict[str, Any]:
         """Return what may be older than the state, if it takes long."""
         return read_overview(page.corpus, page.local, span, sample)
 
+    others = await page.read(read_others, span)
+    # Meanwhile the state may have become too old.
+    sample = await page.read_current(page.corpus.sample)
     return {
-        **(await page.read(read_others, span))._asdict(),
+        **others._asdict(),
         "sample": sample,
         "results": result_rows(sample.total),
         "now_ms": sample.at_ms,
