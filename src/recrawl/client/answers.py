@@ -353,7 +353,8 @@ def read_samples(found: Any) -> Samples:
     members = _known_members(found, [field.name for field in fields(Samples)])
     # JSON has no infinity, and only the series of a corpus has a budget.
     no_budget = math.inf if found["histograms"] else math.nan
-    apart = {"step", "at_ms", "n_partitions", "results", "histograms", "n_partitions_away"}
+    apart = {"step", "at_ms", "n_partitions", "results", "histograms"}
+    apart |= {"n_partitions_away", "first_ms"}
     return Samples(
         **{
             **members,
@@ -374,10 +375,11 @@ def read_samples(found: Any) -> Samples:
 def read_source_samples(found: Any) -> SourceSamples:
     """Return the series of a source of signals."""
     members = _known_members(found, [field.name for field in fields(SourceSamples)])
+    apart = {"step", "first_ms"}
     return SourceSamples(
         **{
-            **{name: _column(one) for name, one in members.items() if name != "step"},
-            "step": members["step"],
+            **{name: _column(one) for name, one in members.items() if name not in apart},
+            **{name: members[name] for name in apart & members.keys()},
             "at_ms": np.array(found["at_ms"], np.int64),
         }
     )

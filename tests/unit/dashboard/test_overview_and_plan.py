@@ -176,6 +176,7 @@ def test_the_model_beside_audits_counts_each_page_once(monkeypatch: pytest.Monke
     columns: dict[str, Any] = dict.fromkeys(Samples.__slots__, n)
     columns |= {
         "step": "minute",
+        "first_ms": None,
         "at_ms": np.arange(3) * 60_000,
         "n_modelled": 10 * n,
         "fresh_pages": 8 * n,
