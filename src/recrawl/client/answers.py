@@ -15,6 +15,7 @@ from recrawl.messages.enums import Reason, Transition, Why
 from recrawl.messages.leases import WHYS, LeasedUrls, Orders, Shortfall, ShortfallReason
 from recrawl.messages.orders import ORDER_SCHEMA, Order
 from recrawl.messages.results import ChangedPart, Reported, RowStatus
+from recrawl.messages.robots import RobotsNote
 from recrawl.messages.samples import (
     DURATION_EDGES_SECONDS,
     Figures,
@@ -53,6 +54,7 @@ __all__ = [
     "read_order_table",
     "read_orders",
     "read_report_answer",
+    "read_robots",
     "read_sample",
     "read_samples",
     "read_source_samples",
@@ -290,6 +292,15 @@ def read_audits(found: Any) -> AuditTable:
     names = [field.name for field in fields(AuditRow)]
     rows = [AuditRow(**_known_members(one, names)) for one in found["rows"]]
     return AuditTable(rows, int(found["n_judged"]))
+
+
+@_or_service_error
+def read_robots(found: Any) -> dict[str, list[RobotsNote]]:
+    """Return what robots.txt files say, by host."""
+    return {
+        str(host): [RobotsNote.of_dict(one) for one in notes]
+        for host, notes in found["hosts"].items()
+    }
 
 
 @_or_service_error

@@ -7,7 +7,7 @@ workers to them.  The service uses it like a `Corpus`; requests that other worke
 
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, Final
 
@@ -68,6 +68,7 @@ from recrawl.corpus.inspect.audits import merge_audit_tables
 from recrawl.corpus.inspect.page_table import page_cursor, parse_page_cursor
 from recrawl.corpus.leasing.shortfall import window_text
 from recrawl.corpus.monitoring.present import merge_samples
+from recrawl.corpus.monitoring.robots_notes import merge_robots_notes
 from recrawl.corpus.monitoring.series import merge_series, merge_source_series
 from recrawl.corpus.plan.corpus_plan import (
     CorpusPlan,
@@ -91,6 +92,7 @@ from recrawl.messages.cluster_metrics import ClusterMetrics
 from recrawl.messages.enums import Why
 from recrawl.messages.leases import WHYS
 from recrawl.messages.results import ChangedPart
+from recrawl.messages.robots import RobotsNote
 from recrawl.messages.samples import Sample, Samples, SourceSamples
 from recrawl.messages.turns import TurnEnd, TurnsAnswer, TurnStart
 from recrawl.messages.views import (
@@ -724,6 +726,21 @@ class ClusterCorpus:
                 lambda corpus: corpus.set_host(host, **settings),
                 lambda client: client.set_host(host, **settings),
             )
+
+    def note_robots(self, notes: Iterable[RobotsNote]) -> None:
+        """Keep what robots.txt files say at this worker; `robots` asks all of them."""
+        self.local.note_robots(notes)
+
+    def robots(self, hosts: Sequence[str]) -> dict[str, list[RobotsNote]]:
+        """Return what robots.txt files of hosts say, as far as fetchers have told any worker."""
+        # This worker has notes also while it has no partitions.
+        found = self._split_calls.run(
+            self._all(),
+            lambda _: {},
+            lambda client, _: client.robots(hosts),
+        )
+        others: list[dict[str, list[RobotsNote]]] = [part for _, part in found.parts]
+        return merge_robots_notes([self.local.robots(hosts), *others])
 
     def n_pages_of_host(self, host: str) -> int:
         """Return the number of tracked pages of a host (or domain or key, as pages are grouped)."""
