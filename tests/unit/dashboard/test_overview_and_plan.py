@@ -9,13 +9,13 @@ import pytest
 from playwright.sync_api import sync_playwright
 
 from recrawl.charts import Series
-from recrawl.corpus import Corpus, Outcome
+from recrawl.corpus import Corpus, Outcome, read_overview_part
 from recrawl.dashboard import attach_dashboard
 from recrawl.dashboard.pages import overview_charts
 from recrawl.dashboard.pages.overview_charts import time_axis
 from recrawl.dashboard.pages.plan import PLACES, budget_at, slider_place
-from recrawl.dashboard.pages.problems import find_problems
-from recrawl.messages.samples import RESULTS, Samples
+from recrawl.dashboard.pages.problems import PageProblem, find_problems
+from recrawl.messages.samples import RESULTS, Sample, Samples
 from recrawl.store import ContentCounts
 from tests.manual_clock import ManualClock
 from tests.unit.dashboard.browser_client import BrowserClient
@@ -118,11 +118,15 @@ def test_freshness_is_not_known_until_pages_were_fetched_three_times(
         assert "not known yet" not in text
 
 
+def _problems_of(corpus: Corpus, sample: Sample) -> list[PageProblem]:
+    return find_problems(read_overview_part(corpus, 0, sample.total.n_due), sample)
+
+
 def test_the_overview_says_that_no_fetcher_asks_for_pages(
     corpus: Corpus, clock: ManualClock
 ) -> None:
     def problems() -> list[str]:
-        return [one.what for one in find_problems(corpus, corpus.sample()) if "asked" in one.what]
+        return [one.what for one in _problems_of(corpus, corpus.sample()) if "asked" in one.what]
 
     corpus.set_budget("1000/h")
     assert problems() == []  # nothing was ever fetched, which is another problem
@@ -142,7 +146,7 @@ def test_the_overview_says_what_audits_and_wrong_answers_show(
 ) -> None:
     monkeypatch.delattr(Corpus, "stats")  # it holds all locks while it looks at all pages
     sample = corpus.sample()
-    before = find_problems(corpus, sample)
+    before = _problems_of(corpus, sample)
     (node,) = corpus.nodes
     tables = node.shard.tables
     for name, value in (
@@ -154,7 +158,7 @@ def test_the_overview_says_what_audits_and_wrong_answers_show(
     n_wrong = (0, 0, 60, *ContentCounts().n_wrong_answers[3:])
     counts = ContentCounts(n_observed=100, n_wrong_answers=n_wrong)
     monkeypatch.setattr(type(node.store), "content_counts", counts)
-    found = [one for one in find_problems(corpus, sample) if one not in before]
+    found = [one for one in _problems_of(corpus, sample) if one not in before]
     assert [(one.what, one.target) for one in found if "kind" not in one.what] == [
         (
             "Audits of all pages: 25 % of 400 audited copies were fresh, the model expected 90 %",

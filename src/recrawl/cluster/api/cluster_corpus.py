@@ -62,6 +62,11 @@ from recrawl.corpus import (
     RowStatus,
     Signalled,
 )
+from recrawl.corpus.doctor.overview_part import (
+    OverviewPart,
+    merge_overview_parts,
+    read_overview_part,
+)
 from recrawl.corpus.feed.change_feed import CorpusCursor, is_from_before
 from recrawl.corpus.feed.consumers import check_consumer_name
 from recrawl.corpus.inspect.audits import merge_audit_tables
@@ -1033,6 +1038,25 @@ class ClusterCorpus:
         if not found.parts:
             raise ServiceUnavailable("no partition of the corpus can be reached now")
         return merge_samples([part for _, part in found.parts], n_away=found.away.size)
+
+    def overview_part(self, n_changes: int, *, n_due: float) -> OverviewPart:
+        """Return the latest changes and the problems of all workers within reach."""
+        found: SplitResult[OverviewPart] = self._split_calls.run(
+            self._all(),
+            lambda _: read_overview_part(self.local, n_changes, n_due),
+            lambda client, _: client.overview_part(n_changes, n_due=n_due),
+        )
+        parts = [(self._worker_of(rows), part) for rows, part in found.parts]
+        away = [self._worker_of(found.away[[i]]) for i in range(found.away.size)]
+        return merge_overview_parts(parts, n_changes, [name for name in away if name])
+
+    def _worker_of(self, partitions: Rows) -> str:
+        """Return the name of the worker that has some partitions; empty if nobody has them."""
+        number = int(partitions[0])
+        if number in self.local.nodes:
+            return self._calls.sender
+        owner = self._split_calls.owners.owner_of(number)
+        return "" if owner is None else owner.worker
 
     def samples(
         self,

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 from markupsafe import Markup
 
-from recrawl.corpus import latest_changes
+from recrawl.corpus import OverviewPart, read_overview_part
 from recrawl.corpus.inspect.stats import wilson_interval
 from recrawl.dashboard.frame.opened_page import OpenedPage, open_page
 from recrawl.dashboard.frame.rendering import chart_html, render
@@ -42,18 +42,18 @@ class Overview(NamedTuple):
     """None without audits in the time that the charts show."""
     changes: list[PageChange]
     problems: list[PageProblem]
+    workers_away: tuple[str, ...]
+    """Workers of a cluster whose changes and problems are missing."""
     charts: list[Markup]
 
 
-def read_overview(corpus: Any, local: Any, span: str, sample: Sample) -> Overview:
+def read_overview(corpus: Any, span: str, sample: Sample) -> Overview:
     """Return what the overview of a corpus shows beside its present state.
 
     Parameters
     ----------
     corpus
         Corpus with all partitions.
-    local
-        Corpus with the partitions that are open in this process, perhaps the same.
     span
         Time that the charts show: a name in `SPANS`.
     sample
@@ -61,10 +61,16 @@ def read_overview(corpus: Any, local: Any, span: str, sample: Sample) -> Overvie
     """
     chosen = SPANS[span]
     series = corpus.samples(step=chosen.step, since_ms=sample.at_ms - chosen.ms)
+    n_due = sample.total.n_due
+    if hasattr(corpus, "overview_part"):  # the corpus of a cluster asks all workers
+        said: OverviewPart = corpus.overview_part(_CHANGES_SHOWN, n_due=n_due)
+    else:
+        said = read_overview_part(corpus, _CHANGES_SHOWN, n_due)
     return Overview(
         _audited_share(series),
-        latest_changes(local.nodes, _CHANGES_SHOWN),
-        find_problems(local, sample),
+        said.changes,
+        find_problems(said, sample),
+        said.workers_away,
         [
             chart_html(one)
             for one in overview_charts(
@@ -106,7 +112,7 @@ async def _context(page: OpenedPage, span: str) -> dict[str, Any]:
 
     def read_others(span: str) -> Overview:
         """Return what may be older than the state, if it takes long."""
-        return read_overview(page.corpus, page.local, span, sample)
+        return read_overview(page.corpus, span, sample)
 
     others = await page.read(read_others, span)
     # Meanwhile the state may have become too old.

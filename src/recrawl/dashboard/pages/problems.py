@@ -1,9 +1,9 @@
 """The problems of a corpus now, each with where to solve it."""
 
 import math
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from recrawl.corpus import CheckResult, check_open_corpus
+from recrawl.corpus import CheckResult, OverviewPart
 from recrawl.messages.samples import Sample
 from recrawl.units import count_text, share_text
 
@@ -47,18 +47,31 @@ class PageProblem(NamedTuple):
     """Text of the link."""
 
 
-def find_problems(corpus: Any, sample: Sample) -> list[PageProblem]:
+def find_problems(said: OverviewPart, sample: Sample) -> list[PageProblem]:
     """Return the problems of a corpus, the worst first.
 
     Parameters
     ----------
-    corpus
-        Corpus with the partitions that are open in this process.
+    said
+        Problems that checks have found, and workers that have not answered.
     sample
         Present state of all partitions.
     """
-    results = check_open_corpus(corpus, n_due=sample.total.n_due)
-    found = [*_in_figures(sample), *(_in_words(one) for one in results)]
+    found = [*_in_figures(sample), *(_in_words(one) for one in said.problems)]
+    if said.workers_away:
+        names = ", ".join(said.workers_away)
+        workers = "The workers" if len(said.workers_away) > 1 else "The worker"
+        have = "have" if len(said.workers_away) > 1 else "has"
+        found.append(
+            PageProblem(
+                "warn",
+                f"{workers} {names} {have} not answered in time: problems and changes there are "
+                "missing here",
+                "See `recrawl cluster status`.",
+                f"{_DOCS}/run-a-cluster.md",
+                "Read how to run a cluster",
+            )
+        )
     return sorted(found, key=lambda one: one.level != "bad")
 
 
