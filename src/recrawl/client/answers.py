@@ -15,6 +15,7 @@ from recrawl.messages.enums import Reason, Transition, Why
 from recrawl.messages.leases import WHYS, LeasedUrls, Orders, Shortfall, ShortfallReason
 from recrawl.messages.orders import ORDER_SCHEMA, Order
 from recrawl.messages.results import ChangedPart, Reported, RowStatus
+from recrawl.messages.robots import RobotsNote
 from recrawl.messages.samples import (
     DURATION_EDGES_SECONDS,
     Figures,
@@ -53,6 +54,7 @@ __all__ = [
     "read_order_table",
     "read_orders",
     "read_report_answer",
+    "read_robots",
     "read_sample",
     "read_samples",
     "read_source_samples",
@@ -293,6 +295,15 @@ def read_audits(found: Any) -> AuditTable:
 
 
 @_or_service_error
+def read_robots(found: Any) -> dict[str, list[RobotsNote]]:
+    """Return what robots.txt files say, by host."""
+    return {
+        str(host): [RobotsNote.of_dict(one) for one in notes]
+        for host, notes in found["hosts"].items()
+    }
+
+
+@_or_service_error
 def read_sources(found: Any) -> SourceTable:
     """Return the sources of signals."""
     names = [field.name for field in fields(SourceRow)]
@@ -353,7 +364,8 @@ def read_samples(found: Any) -> Samples:
     members = _known_members(found, [field.name for field in fields(Samples)])
     # JSON has no infinity, and only the series of a corpus has a budget.
     no_budget = math.inf if found["histograms"] else math.nan
-    apart = {"step", "at_ms", "n_partitions", "results", "histograms", "n_partitions_away"}
+    apart = {"step", "at_ms", "n_partitions", "results", "histograms"}
+    apart |= {"n_partitions_away", "first_ms"}
     return Samples(
         **{
             **members,
@@ -374,10 +386,11 @@ def read_samples(found: Any) -> Samples:
 def read_source_samples(found: Any) -> SourceSamples:
     """Return the series of a source of signals."""
     members = _known_members(found, [field.name for field in fields(SourceSamples)])
+    apart = {"step", "first_ms"}
     return SourceSamples(
         **{
-            **{name: _column(one) for name, one in members.items() if name != "step"},
-            "step": members["step"],
+            **{name: _column(one) for name, one in members.items() if name not in apart},
+            **{name: members[name] for name in apart & members.keys()},
             "at_ms": np.array(found["at_ms"], np.int64),
         }
     )

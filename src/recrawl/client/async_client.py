@@ -33,6 +33,7 @@ from recrawl.client.answers import (
     read_order_table,
     read_orders,
     read_report_answer,
+    read_robots,
     read_sample,
     read_samples,
     read_source_samples,
@@ -71,6 +72,7 @@ from recrawl.messages.results import (
     Signalled,
     find_unavailable,
 )
+from recrawl.messages.robots import RobotsNote
 from recrawl.messages.samples import Sample, Samples, SourceSamples
 from recrawl.messages.turns import TurnEnd, TurnsAnswer
 from recrawl.messages.views import (
@@ -90,6 +92,8 @@ __all__ = ["AsyncClient"]
 
 _ORDERS_PER_REQUEST = 10_000
 _LISTED_PER_REQUEST = 5_000
+_NOTES_PER_REQUEST = 500
+_HOSTS_PER_REQUEST = 100
 _WAIT_SECONDS = 20.0
 # Share of a lease that may pass while other pages of the same call are leased.
 _LEASE_SHARE_WAITED = 0.25
@@ -853,6 +857,35 @@ class AsyncClient:
     async def hosts(self) -> HostTable:
         """Return the hosts with the most pages, most first."""
         return read_hosts(await self._get("/hosts"))
+
+    async def note_robots(self, notes: Iterable[RobotsNote]) -> None:
+        """Keep what robots.txt files say, for people who look at a host in the dashboard.
+
+        It changes nothing about what is fetched.
+
+        Parameters
+        ----------
+        notes
+            Notes; a newer one of a site replaces the one before.
+        """
+        rows = [one._asdict() for one in notes]
+        for first in range(0, len(rows), _NOTES_PER_REQUEST):
+            some = rows[first : first + _NOTES_PER_REQUEST]
+            await self._send("POST", "/robots", {"files": some})
+
+    async def robots(self, hosts: Sequence[str]) -> dict[str, list[RobotsNote]]:
+        """Return what robots.txt files of hosts say, as far as fetchers have told.
+
+        Parameters
+        ----------
+        hosts
+            Canonical names of hosts or domains; those of which nothing is known are not returned.
+        """
+        found: dict[str, list[RobotsNote]] = {}
+        for first in range(0, len(hosts), _HOSTS_PER_REQUEST):
+            some = list(hosts[first : first + _HOSTS_PER_REQUEST])
+            found |= read_robots(await self._get("/robots", host=some))
+        return found
 
     async def pages_of_host(
         self,

@@ -22,6 +22,7 @@ from recrawl.client.work import Stop, WorkCounts
 from recrawl.messages.leases import LeasedUrls, Orders
 from recrawl.messages.orders import Order, Outcome
 from recrawl.messages.results import Added, CountedRows, Reported, Signalled
+from recrawl.messages.robots import RobotsNote
 from recrawl.messages.samples import Sample, Samples, SourceSamples
 from recrawl.messages.turns import TurnEnd, TurnsAnswer
 from recrawl.messages.views import (
@@ -398,6 +399,14 @@ class Client:
     def hosts(self) -> HostTable:
         """Return the hosts with the most pages, most first."""
         return self._wait(self._client.hosts())
+
+    def note_robots(self, notes: Iterable[RobotsNote]) -> None:
+        """Keep what robots.txt files say; see `AsyncClient.note_robots`."""
+        self._wait(self._client.note_robots(notes))
+
+    def robots(self, hosts: Sequence[str]) -> dict[str, list[RobotsNote]]:
+        """Return what robots.txt files of hosts say, as far as fetchers have told."""
+        return self._wait(self._client.robots(hosts))
 
     def pages_of_host(
         self,

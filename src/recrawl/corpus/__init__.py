@@ -28,13 +28,12 @@ if TYPE_CHECKING:
     from recrawl.corpus.corpus import Corpus
     from recrawl.corpus.doctor import (
         check_corpus,
-        check_open_corpus,
         repair_corpus,
         repair_from_backup,
     )
     from recrawl.corpus.doctor.check_results import CheckResult, Severity
+    from recrawl.corpus.doctor.overview_part import OverviewPart, read_overview_part
     from recrawl.corpus.export_rows import EXPORT_SCHEMA
-    from recrawl.corpus.feed.change_feed import latest_changes
     from recrawl.corpus.folder_size import (
         bytes_to_replay,
         data_bytes,
@@ -163,6 +162,7 @@ __all__ = [
     "Order",
     "Orders",
     "Outcome",
+    "OverviewPart",
     "PageChange",
     "PageExplanation",
     "PageHistory",
@@ -200,7 +200,6 @@ __all__ = [
     "ceiling_words",
     "check_backups",
     "check_corpus",
-    "check_open_corpus",
     "compile_all",
     "current_budget_row",
     "data_bytes",
@@ -217,13 +216,13 @@ __all__ = [
     "is_log_remote",
     "kind_rows",
     "kind_table",
-    "latest_changes",
     "newcomers_words",
     "next_goal",
     "open_corpus",
     "plan_chart",
     "plan_words",
     "present_config",
+    "read_overview_part",
     "reason_text",
     "record_compiled",
     "repair_corpus",
@@ -262,13 +261,12 @@ _MODULES = {
     "recrawl.corpus.corpus": ("Corpus",),
     "recrawl.corpus.doctor": (
         "check_corpus",
-        "check_open_corpus",
         "repair_corpus",
         "repair_from_backup",
     ),
     "recrawl.corpus.doctor.check_results": ("CheckResult", "Severity"),
+    "recrawl.corpus.doctor.overview_part": ("OverviewPart", "read_overview_part"),
     "recrawl.corpus.export_rows": ("EXPORT_SCHEMA",),
-    "recrawl.corpus.feed.change_feed": ("latest_changes",),
     "recrawl.corpus.folder_size": (
         "bytes_to_replay",
         "data_bytes",

@@ -20,6 +20,7 @@ from recrawl.corpus.monitoring.metrics import CorpusMetrics
 from recrawl.corpus.opening import open_corpus
 from recrawl.corpus.plan.curve import Plan
 from recrawl.corpus.view import CountedRows, Signalled
+from recrawl.messages.robots import RobotsNote
 from recrawl.messages.samples import Sample, Samples, SourceSamples
 from recrawl.node.clock import Clock
 from recrawl.node.config.corpus_config import CorpusConfig
@@ -409,6 +410,14 @@ class AsyncCorpus:
     async def host(self, host: str) -> "HostView":
         """Return how a host is fetched from."""
         return await self._run(self.corpus.host, host)
+
+    async def note_robots(self, notes: Iterable[RobotsNote]) -> None:
+        """Keep what robots.txt files say, for people who look at a host."""
+        await self._run(self.corpus.note_robots, notes)
+
+    async def robots(self, hosts: Sequence[str]) -> dict[str, list[RobotsNote]]:
+        """Return what robots.txt files of hosts say, as far as fetchers have told."""
+        return await self._run(self.corpus.robots, hosts)
 
     async def hosts(self) -> "HostTable":
         """Return the hosts with the most pages, most first."""

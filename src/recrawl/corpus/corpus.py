@@ -53,6 +53,7 @@ from recrawl.corpus.leasing.small_calls import LeaseShare, new_small_calls
 from recrawl.corpus.leasing.urls import LeasedUrls
 from recrawl.corpus.monitoring.metrics import CorpusMetrics, read_metrics
 from recrawl.corpus.monitoring.present import read_present
+from recrawl.corpus.monitoring.robots_notes import RobotsNotes
 from recrawl.corpus.monitoring.series import read_series, read_source_series
 from recrawl.corpus.plan.curve import PAGES_PLANNED_MAX, Plan, plan_of_partitions
 from recrawl.corpus.plan.planned_partition import read_nodes
@@ -69,6 +70,7 @@ from recrawl.ledger import Log
 from recrawl.ledger.contract import check_partition
 from recrawl.messages.partitions import OwnedPartition
 from recrawl.messages.results import ChangedPart
+from recrawl.messages.robots import RobotsNote
 from recrawl.messages.samples import Sample, Samples, SourceSamples
 from recrawl.node.clock import Clock, NodeTime, true_time
 from recrawl.node.config.corpus_config import CorpusConfig
@@ -246,6 +248,7 @@ class Corpus:
         self._standbys = Standbys(find_partition, self._snapshotter, clock, self._written)
         self._begun_with: tuple[bool, CorpusConfig] = False, config
         self.is_reader = is_reader
+        self._robots_notes = RobotsNotes(folder, config.corpus.group_by, is_reader=is_reader)
         self._fork_watch = _ForkWatch(self)
 
     # ------------------------------------------------------------------ opening and closing
@@ -1087,6 +1090,31 @@ class Corpus:
                     number = int(node.split_hosts().get(host, -1))
                     if number >= 0 and node.can_decide:
                         node.submit(host_events(node, number, settings))
+
+    def note_robots(self, notes: Iterable[RobotsNote]) -> None:
+        """Keep what robots.txt files say, for people who look at a host; see `robots`.
+
+        It changes nothing about what is fetched: that is the business of the fetcher.
+
+        Parameters
+        ----------
+        notes
+            Notes; a newer one of a site replaces the one before.
+        """
+        self._robots_notes.add(notes)
+
+    def robots(self, hosts: Sequence[str]) -> dict[str, list[RobotsNote]]:
+        """Return what robots.txt files of hosts say, as far as fetchers have told.
+
+        ``recrawl run`` tells it.  Hosts of which nothing is known are missing, and so are all in a
+        corpus that is grouped by key.
+
+        Parameters
+        ----------
+        hosts
+            Canonical names of hosts or domains, as `hosts` returns them.
+        """
+        return self._robots_notes.find(hosts)
 
     # ------------------------------------------------------------------ orders
 

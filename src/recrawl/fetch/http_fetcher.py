@@ -5,6 +5,7 @@ import contextlib
 import socket
 import ssl
 from collections import Counter, OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -33,6 +34,7 @@ from recrawl.fetch.robots_cache import RobotsCache
 from recrawl.fetch.settings import FetchSettings
 from recrawl.fetch.target_urls import REFUSED_PORTS, TargetUrl, join_url, parse_target
 from recrawl.fetch.unpacking import ACCEPT_ENCODING, BodyUnpacker
+from recrawl.messages.robots import RobotsNote
 from recrawl.signals.headers import HEADER_CHARACTERS_MAX, parse_retry_after
 
 __all__ = ["HttpFetcher"]
@@ -113,6 +115,9 @@ class HttpFetcher:
         Look-up of names; the system's if None.  Its addresses are checked in any case.
     tls
         Certificates to trust; the system's if None.
+    on_robots
+        Function that is called with what each robots.txt file says, when it was read or could not
+        be reached.  It must return at once.
 
     Examples
     --------
@@ -135,6 +140,7 @@ class HttpFetcher:
         gate: HostGate | None = None,
         resolver: AbstractResolver | None = None,
         tls: ssl.SSLContext | None = None,
+        on_robots: Callable[[RobotsNote], None] | None = None,
     ) -> None:
         self.settings = settings
         self._time = SystemTime() if time is None else time
@@ -146,7 +152,9 @@ class HttpFetcher:
         """Number of requests sent, by kind."""
         self.n_bytes_received: Counter[FetchKind] = Counter()
         """Bytes received, by kind."""
-        self._robots = RobotsCache(settings.name, self._time, self._fetch_robots)
+        # What is not obeyed says nothing about how a host is fetched from.
+        on_note = on_robots if settings.obey_robots else None
+        self._robots = RobotsCache(settings.name, self._time, self._fetch_robots, on_note)
         self.resolver = resolver
         """Look-up of names that was given; None for the system's."""
         self._resolver: GuardedResolver | None = None

@@ -8,9 +8,12 @@ RFC 9309 (Robots Exclusion Protocol)
 import re
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import islice
 from typing import Final, Self
 
 from protego import Protego
+
+from recrawl.messages.robots import ROBOTS_LINES_MAX, RobotsNote
 
 __all__ = [
     "CRAWL_DELAY_SECONDS_MAX",
@@ -40,6 +43,9 @@ _AGENT_LINE = re.compile(r"(?i)\s*(?:user[- ]?agent)(?:\s*:|\s)(.*)")
 _AGENT_NAME = re.compile(r"([a-z_-]+)[/ \t*]")
 # No fetcher has this name, because names consist of letters.
 _OTHER_AGENT = "0"
+# Also as people misspell it.
+_RULE_LINE = re.compile(r"(?i)\s*(allow|diss?all?ow|diasllow|disallaw)(?:\s*:|\s)\s*(\S.*)")
+_SITE_LINE = re.compile(r"(?i)\s*(?:sitemaps?|site-map|host)(?:\s*:|\s)")
 _DELAY_LINE = re.compile(r"(?i)\s*crawl[- ]delay(?:\s*:|\s)(.*)")
 _DELAY = re.compile(r"([0-9]+(?:[.,][0-9]+)?(?:e[0-9]+)?|inf)\s*([a-z]*)")
 _UNIT_SECONDS = {"ms": 0.001, "m": 60.0, "min": 60.0, "minutes": 60.0, "h": 3_600.0}
@@ -130,6 +136,28 @@ class RobotsRules:
             self._parsed = Protego.parse(self._text)
         return bool(self._parsed.can_fetch(url, self._product))
 
+    def own_rules(self) -> list[tuple[bool, str]]:
+        """Return the rules that hold for the fetcher: whether each allows, and its path."""
+        rules_of: dict[str, list[tuple[bool, str]]] = {}
+        names: list[str] = []
+        are_names_open = False
+        for line in self._text.splitlines():
+            if found := _AGENT_LINE.match(line):
+                if not are_names_open:
+                    names = []
+                are_names_open = True
+                if name := found[1].strip():
+                    names.append(name)
+                    rules_of.setdefault(name, [])
+            elif line.strip() and not _SITE_LINE.match(line):
+                are_names_open = False
+                if rule := _RULE_LINE.match(line):
+                    for name in names:
+                        rules_of[name].append((rule[1].lower() == "allow", rule[2].strip()))
+        # A group of the fetcher itself counts alone, whatever those of all fetchers say.
+        own = [name for name in rules_of if name not in ("*", _OTHER_AGENT)]
+        return rules_of.get(max(own, key=len) if own else "*", [])
+
     @property
     def n_bytes(self) -> int:
         """Size of the text, in characters."""
@@ -199,6 +227,40 @@ class RobotsFile:
         if self.rules is not None:
             return url_path(url) == "/robots.txt" or self.rules.allows(url)
         return self.state == RobotsState.MISSING or url_path(url) == "/robots.txt"
+
+    def note(self, origin: str, agent: str, asked_at_ms: int) -> RobotsNote:
+        """Return what the file says to a fetcher, for people.
+
+        Parameters
+        ----------
+        origin
+            Scheme, host and port of the site.
+        agent
+            Name of the fetcher.
+        asked_at_ms
+            Time of the latest attempt to fetch it.
+        """
+        rules = [] if self.rules is None else self.rules.own_rules()
+        closed = [path for is_allowed, path in rules if not is_allowed]
+        closes = "parts" if closed else "nothing"
+        if len(closed) == len(rules) and any(path.rstrip("*") in ("", "/") for path in closed):
+            closes = "everything"
+        if self.rules is None and self.state == RobotsState.UNREACHABLE:
+            closes = "everything"
+        lines = (f"{'Allow' if is_allowed else 'Disallow'}: {path}" for is_allowed, path in rules)
+        note = RobotsNote(
+            origin=origin,
+            result=self.state.name.lower(),
+            closes=closes,
+            asked_at_ms=asked_at_ms,
+            read_at_ms=self.good_at_ms or None,
+            next_ask_ms=self.expires_at_ms,
+            crawl_delay_seconds=None if self.rules is None else self.rules.crawl_delay_seconds,
+            agent=agent,
+            lines=tuple(islice(lines, ROBOTS_LINES_MAX)),
+            n_lines=len(rules),
+        )
+        return RobotsNote.of_dict(note._asdict())
 
     @classmethod
     def after_answer(

@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 from recrawl.fetch.fetch_time import FetchTime
 from recrawl.fetch.fetcher import FetchAnswer, FetchProblem
 from recrawl.fetch.robots import RobotsFile, RobotsRules
+from recrawl.messages.robots import RobotsNote
 
 __all__ = [
     "ROBOTS_CACHE_BYTES_MAX",
@@ -40,10 +41,19 @@ class RobotsCache:
         Clock.
     fetch
         Function that fetches the URL of a file.
+    on_note
+        Function that is called with what a file says, after each attempt to fetch it.
     """
 
-    def __init__(self, product: str, time: FetchTime, fetch: FetchRobots) -> None:
+    def __init__(
+        self,
+        product: str,
+        time: FetchTime,
+        fetch: FetchRobots,
+        on_note: Callable[[RobotsNote], None] | None = None,
+    ) -> None:
         self._product = product
+        self._on_note = on_note
         self._time = time
         self._fetch = fetch
         self._files: OrderedDict[str, tuple[RobotsFile, int]] = OrderedDict()
@@ -120,6 +130,8 @@ class RobotsCache:
             before=None if before is None else before[0],
         )
         self._remember(origin, file, len(answer.body))
+        if self._on_note is not None:
+            self._on_note(file.note(origin, self._product, self._time.now_ms()))
         return None
 
     def _remember(self, origin: str, file: RobotsFile, n_bytes: int) -> None:

@@ -318,6 +318,8 @@ class Samples:
     are those of `HISTOGRAMS`."""
     n_partitions_away: int = 0
     """Partitions of a cluster that could not be reached, so that nothing of them is counted."""
+    first_ms: int | None = None
+    """Time of the first sample of the corpus, from which on there are counts; None if unknown."""
 
     @property
     def freshness(self) -> _Column:
@@ -363,6 +365,8 @@ class SourceSamples:
     """Mean time from a change to its signal."""
     n_judged: _Column
     """Mean number of signals that fetches have confirmed or refuted, discounted by age."""
+    first_ms: int | None = None
+    """Time of the first sample of the corpus, from which on there are counts; None if unknown."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything as plain dictionaries, arrays and numbers, for JSON."""

@@ -21,6 +21,7 @@ from recrawl.run.crawl import CrawlSummary, crawl
 from recrawl.run.discovery import Discovery, DiscoveryCounts, DiscoverySettings
 from recrawl.run.held_orders import HeldOrders
 from recrawl.run.progress import CrawlProgress
+from recrawl.run.robots_teller import RobotsTeller
 from recrawl.run.settings import CrawlSettings
 
 __all__ = ["CrawlSession"]
@@ -125,13 +126,14 @@ class CrawlSession:
         spool: Spool | None = None
         fetcher: PageFetcher | None = None
         runner = None
+        robots = RobotsTeller(self.corpus)
         try:
             # The corpus has the changes; without sinks there is nobody who needs the bodies.
             if self._sinks or not self._is_shared:
                 spool = self._open_spool(folder / "spool", discovery)
                 runner = self._runner = SinkRunner(spool, self._sinks)
             self._gate = self._open_gate(folder)
-            fetcher = self._open_fetcher(self._gate)
+            fetcher = self._open_fetcher(self._gate, robots)
             if runner is not None:
                 runner.start()
             return await crawl(
@@ -149,6 +151,7 @@ class CrawlSession:
         finally:
             if fetcher is not None:
                 await fetcher.close()
+            await robots.close()
             if runner is not None:
                 await asyncio.to_thread(runner.stop, _SINK_SECONDS)
                 self._statuses = runner.statuses()
@@ -180,8 +183,10 @@ class CrawlSession:
         if self._gate_file is not None:
             self._gate_file.close()
 
-    def _open_fetcher(self, gate: HostGate) -> PageFetcher:
-        fetcher = HttpFetcher(self._fetch_settings, time=self._time, gate=gate)
+    def _open_fetcher(self, gate: HostGate, robots: RobotsTeller) -> PageFetcher:
+        fetcher = HttpFetcher(
+            self._fetch_settings, time=self._time, gate=gate, on_robots=robots.add
+        )
         if not self._has_browser:
             return fetcher
         from recrawl.browser import (  # noqa: PLC0415 - needs the extra recrawl[browser]

@@ -41,14 +41,23 @@ from recrawl.service.receivers.indexnow import FetchText, IndexNow
 from recrawl.service.receivers.signed_notices import SignedNotices
 from recrawl.service.receivers.websub import route as websub_route
 from recrawl.service.receivers.websub.worker import HubClient, WebSubSettings
-from recrawl.service.routes import changes, inspect, orders, pages, reports, settings, turns
+from recrawl.service.routes import (
+    changes,
+    inspect,
+    orders,
+    pages,
+    reports,
+    robots,
+    settings,
+    turns,
+)
 from recrawl.service.routes import webhooks as webhook_routes
 from recrawl.service.routes.direct import DirectCalls, find_call
 from recrawl.service.webhooks import DeliverySettings
 
 __all__ = ["create_app"]
 
-_ROUTES = (pages, orders, turns, reports, inspect, settings, changes)
+_ROUTES = (pages, orders, turns, reports, robots, inspect, settings, changes)
 _OF_STATUS = {404: "unknown-path", 405: "wrong-method"}
 
 

@@ -15,6 +15,7 @@ from recrawl.service.limits import ServiceLimits
 from recrawl.service.routes.changes import CommitBody
 from recrawl.service.routes.orders import ExtendBody, ReleaseBody
 from recrawl.service.routes.pages import PageChangeBody
+from recrawl.service.routes.robots import RobotsBody
 from recrawl.service.routes.settings import BudgetBody, HostBody
 from recrawl.service.routes.turns import TurnsBody
 from recrawl.service.routes.webhooks import (
@@ -28,7 +29,7 @@ __all__ = ["allowed_methods", "openapi_document", "route_of_path"]
 
 _TYPES = [
     *(PageRow, UrlRow, OutcomeRow, SignalRow, RequestRow, OrderAnswer, PageChangeBody),
-    *(ExtendBody, ReleaseBody, TurnsBody, BudgetBody, HostBody, CommitBody),
+    *(ExtendBody, ReleaseBody, TurnsBody, RobotsBody, BudgetBody, HostBody, CommitBody),
     *(WebhookBody, WebhookChangeBody, RotateBody, LettersBody),
 ]
 _PROBLEM = {

@@ -18,6 +18,7 @@
     o       an old place of a change     its row here: see `recrawl.store.resize.moved_feed`
     w       name of a consumer           its place in the change feed
     t       step, table and time, 8      figures of a minute, an hour or a day
+    t       254                          time of the first sample, in milliseconds
     t       255                          latest counts, from which the next sample counts
 
 Keys are built from arrays, many at a time.

@@ -11,6 +11,7 @@ import pytest
 from recrawl.client import AsyncClient, Client
 from recrawl.corpus import AsyncCorpus, Corpus, Outcome, RowStatus, Transition, Why
 from recrawl.errors import ChangesLost
+from recrawl.messages.robots import RobotsNote
 from tests.manual_clock import ManualClock
 from tests.unit.client.conftest import URLS
 from tests.unit.service.running_server import RunningServer
@@ -393,3 +394,14 @@ def test_a_page_is_fetched_now_and_its_last_change_is_shown(face: Any, clock: Ma
     assert len(members["polls"]) == 2
     assert [one["source"] for one in members["signals"]] == ["operator"]
     assert face.history(UNKNOWN) is None
+
+
+def test_what_robots_files_say_comes_back(face: Any) -> None:
+    hosts = [f"site{i}.example" for i in range(250)]
+    notes = [RobotsNote(f"https://{host}", "found", "nothing", 1_000) for host in hosts]
+    notes[7] = notes[7]._replace(closes="parts", lines=("Disallow: /a",), n_lines=30)
+    face.note_robots(notes)
+    assert face.robots([*hosts, "other.example"]) == {
+        host: [note] for host, note in zip(hosts, notes, strict=True)
+    }
+    assert face.robots([]) == {}

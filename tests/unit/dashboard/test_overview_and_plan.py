@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import sync_playwright
 
 from recrawl.charts import Series
-from recrawl.corpus import Corpus, Outcome, check_open_corpus
+from recrawl.corpus import Corpus, Outcome, read_overview_part
 from recrawl.dashboard import attach_dashboard
 from recrawl.dashboard.pages import overview_charts
 from recrawl.dashboard.pages.overview_charts import time_axis
@@ -25,10 +25,6 @@ from tests.unit.dashboard.real_browser import launch_browser, new_page
 from tests.unit.service.running_server import RunningServer
 
 HOSTILE = '<img src=x onerror="window.isAttacked=1">'
-
-
-def _problems(corpus: Corpus, sample: Sample) -> list[PageProblem]:
-    return find_problems(check_open_corpus(corpus, n_due=sample.total.n_due), sample)
 
 
 def test_the_overview_shows_changes_and_problems(
@@ -146,11 +142,15 @@ def test_freshness_is_not_known_until_pages_were_fetched_three_times(
         assert "not known yet" not in text
 
 
+def _problems_of(corpus: Corpus, sample: Sample) -> list[PageProblem]:
+    return find_problems(read_overview_part(corpus, 0, sample.total.n_due), sample)
+
+
 def test_the_overview_says_that_no_fetcher_asks_for_pages(
     corpus: Corpus, clock: ManualClock
 ) -> None:
     def problems() -> list[str]:
-        return [one.what for one in _problems(corpus, corpus.sample()) if "asked" in one.what]
+        return [one.what for one in _problems_of(corpus, corpus.sample()) if "asked" in one.what]
 
     corpus.set_budget("1000/h")
     assert problems() == []  # nothing was ever fetched, which is another problem
@@ -170,7 +170,7 @@ def test_the_overview_says_what_audits_and_wrong_answers_show(
 ) -> None:
     monkeypatch.delattr(Corpus, "stats")  # it holds all locks while it looks at all pages
     sample = corpus.sample()
-    before = _problems(corpus, sample)
+    before = _problems_of(corpus, sample)
     (node,) = corpus.nodes
     tables = node.shard.tables
     for name, value in (
@@ -182,7 +182,7 @@ def test_the_overview_says_what_audits_and_wrong_answers_show(
     n_wrong = (0, 0, 60, *ContentCounts().n_wrong_answers[3:])
     counts = ContentCounts(n_observed=100, n_wrong_answers=n_wrong)
     monkeypatch.setattr(type(node.store), "content_counts", counts)
-    found = [one for one in _problems(corpus, sample) if one not in before]
+    found = [one for one in _problems_of(corpus, sample) if one not in before]
     assert [(one.what, one.target) for one in found if "kind" not in one.what] == [
         (
             "Audits of all pages: 25 % of 400 audited copies were fresh, the model expected 90 %",
@@ -204,6 +204,7 @@ def test_the_model_beside_audits_counts_each_page_once(monkeypatch: pytest.Monke
     columns: dict[str, Any] = dict.fromkeys(Samples.__slots__, n)
     columns |= {
         "step": "minute",
+        "first_ms": None,
         "at_ms": np.arange(3) * 60_000,
         "n_modelled": 10 * n,
         "fresh_pages": 8 * n,

@@ -13,6 +13,7 @@ from recrawl.fetch.robots import (
     UNREACHABLE_SECONDS_MAX,
 )
 
+AGENT = "example-bot"
 SITE = "https://a.example"
 NOW_MS = 1_800_000_000_000
 DAY_MS = 86_400_000
@@ -145,9 +146,7 @@ def answered(
     status: int, body: bytes = b"", before: RobotsFile | None = None, days: float = 0
 ) -> RobotsFile:
     now_ms = NOW_MS + round(days * DAY_MS)
-    return RobotsFile.after_answer(
-        status, body, product="example-bot", now_ms=now_ms, before=before
-    )
+    return RobotsFile.after_answer(status, body, product=AGENT, now_ms=now_ms, before=before)
 
 
 @pytest.mark.parametrize("status", [0, 429, 500, 503])
@@ -199,3 +198,51 @@ def test_the_name_of_a_fetcher() -> None:
     assert product_token("Example-Bot/1.0 (+https://a.example)") == "Example-Bot"
     with pytest.raises(ValueError, match="must begin with a name"):
         product_token("1bot")
+
+
+@pytest.mark.parametrize(
+    ("text", "closes", "lines"),
+    [
+        ("", "nothing", ()),
+        ("User-agent: *\nDisallow:", "nothing", ()),
+        ("User-agent: other\nDisallow: /", "nothing", ()),
+        ("User-agent: *\nDisallow: /", "everything", ("Disallow: /",)),
+        ("User-agent: *\nDisallow: *", "everything", ("Disallow: *",)),
+        ("User-agent: *\nDisallow: /a # why\nAllow: /", "parts", ("Disallow: /a", "Allow: /")),
+        ("User-agent: *\nAllow: /a\nDisallow: /", "parts", ("Allow: /a", "Disallow: /")),
+        ("User-agent: *\nDisallow: /\n\nUser-agent: example-bot\nDisallow:", "nothing", ()),
+        ("User-agent: *\nDisalow: /\nUser-agent: example-bot\nDisallow: /a", "parts", None),
+        ("User-agent: x\nUser-agent: Example-Bot/2\nSitemap: /s\nDisallow: /", "everything", None),
+        ("User-agent: x\nDisallow: /x\nUser-agent: example-bot\nDisallow: /r", "parts", None),
+        ("Disallow: /", "nothing", ()),
+    ],
+)
+def test_people_are_told_what_a_file_closes(
+    text: str, closes: str, lines: tuple[str, ...] | None
+) -> None:
+    file = answered(200, text.encode())
+    note = file.note(SITE, AGENT, NOW_MS)
+    assert (note.closes, note.result) == (closes, "found")
+    assert lines is None or note.lines == lines
+    # It agrees with what is fetched.
+    assert (closes == "everything") <= (not file.allows(f"{SITE}/some/page"))
+    assert (closes == "nothing") <= file.allows(f"{SITE}/a")
+
+
+def test_people_are_told_that_a_file_is_unreachable() -> None:
+    note = answered(0).note(SITE, AGENT, NOW_MS)
+    assert (note.result, note.closes, note.read_at_ms) == ("unreachable", "everything", None)
+    assert note.next_ask_ms == NOW_MS + 300_000
+    good = answered(200, b"User-agent: *\nDisallow: /a\nCrawl-delay: 5")
+    later = answered(503, before=good, days=1).note(SITE, AGENT, NOW_MS + DAY_MS)
+    assert (later.result, later.closes, later.crawl_delay_seconds) == ("unreachable", "parts", 5.0)
+    assert (later.read_at_ms, later.asked_at_ms) == (NOW_MS, NOW_MS + DAY_MS)
+    missing = answered(404).note(SITE, AGENT, NOW_MS)
+    assert (missing.result, missing.closes, missing.lines) == ("missing", "nothing", ())
+
+
+def test_what_people_are_told_is_bounded() -> None:
+    rules = "\n".join(f"Disallow: /{i}{'x' * 1_000}" for i in range(100))
+    note = answered(200, f"User-agent: *\n{rules}".encode()).note(SITE, AGENT, NOW_MS)
+    assert note.n_lines == 100
+    assert [len(line) for line in note.lines] == [120] * 8

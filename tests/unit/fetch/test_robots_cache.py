@@ -6,6 +6,7 @@ import pytest
 
 from recrawl.fetch import FetchAnswer, FetchProblem, RobotsFile, robots_cache
 from recrawl.fetch.robots_cache import RobotsCache
+from recrawl.messages.robots import RobotsNote
 from tests.unit.fetch.test_host_gate import ManualTime
 
 RULES = b"User-agent: *\nDisallow: /private\n" + b"".join(
@@ -86,5 +87,25 @@ def test_memory_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
             assert not file.allows(f"{origin}/private")
             assert file.allows(f"{origin}/open")
         assert parsed == 5
+
+    asyncio.run(main())
+
+
+def test_each_attempt_is_noted() -> None:
+    async def main() -> None:
+        notes: list[RobotsNote] = []
+        sites, time = Sites(), ManualTime()
+        cache = RobotsCache("recrawl", time, sites.fetch, notes.append)
+        await cache.refresh("http://a.example")
+        await cache.refresh("http://a.example")
+        time.at_ms += 86_400_000
+        sites.answer = {"status": 503}
+        await cache.refresh("http://a.example")
+        assert [(one.result, one.closes) for one in notes] == [
+            ("found", "parts"),
+            ("unreachable", "parts"),
+        ]
+        assert {(one.origin, one.agent) for one in notes} == {("http://a.example", "recrawl")}
+        assert notes[1].asked_at_ms == time.now_ms()
 
     asyncio.run(main())

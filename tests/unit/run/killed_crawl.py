@@ -33,6 +33,7 @@ from recrawl.fetch.sinks import open_sink, segments, spool
 from recrawl.fetch.sinks.kinds.json_lines import JsonLinesSink
 from recrawl.run import CrawlSettings
 from recrawl.run.discovery import DiscoverySettings
+from recrawl.run.robots_teller import RobotsTeller
 from recrawl.run.session import CrawlSession
 from recrawl.shard import Transition
 
@@ -191,7 +192,8 @@ class _Fetcher:
 class _Session(CrawlSession):
     """A session whose fetcher needs no network."""
 
-    def _open_fetcher(self, gate: HostGate) -> PageFetcher:
+    def _open_fetcher(self, gate: HostGate, robots: RobotsTeller) -> PageFetcher:
+        del robots
         return _Fetcher(gate, self.corpus.folder.parent / "requests")
 
 

@@ -221,6 +221,8 @@ CALLS = {
     ("POST", "/orders/extend"): "lease",
     ("POST", "/orders/release"): "lease",
     ("POST", "/turns"): "lease",
+    ("POST", "/robots"): "lease",
+    ("GET", "/robots?host=site0.example"): "read",
     ("POST", "/pages"): "report",
     ("POST", "/outcomes"): "report",
     ("POST", "/requests"): "report",

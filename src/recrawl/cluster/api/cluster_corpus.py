@@ -7,7 +7,7 @@ workers to them.  The service uses it like a `Corpus`; requests that other worke
 
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, Final
 
@@ -62,12 +62,18 @@ from recrawl.corpus import (
     RowStatus,
     Signalled,
 )
+from recrawl.corpus.doctor.overview_part import (
+    OverviewPart,
+    merge_overview_parts,
+    read_overview_part,
+)
 from recrawl.corpus.feed.change_feed import CorpusCursor, is_from_before
 from recrawl.corpus.feed.consumers import check_consumer_name
 from recrawl.corpus.inspect.audits import merge_audit_tables
 from recrawl.corpus.inspect.page_table import page_cursor, parse_page_cursor
 from recrawl.corpus.leasing.shortfall import window_text
 from recrawl.corpus.monitoring.present import merge_samples
+from recrawl.corpus.monitoring.robots_notes import merge_robots_notes
 from recrawl.corpus.monitoring.series import merge_series, merge_source_series
 from recrawl.corpus.plan.corpus_plan import (
     CorpusPlan,
@@ -91,6 +97,7 @@ from recrawl.messages.cluster_metrics import ClusterMetrics
 from recrawl.messages.enums import Why
 from recrawl.messages.leases import WHYS
 from recrawl.messages.results import ChangedPart
+from recrawl.messages.robots import RobotsNote
 from recrawl.messages.samples import Sample, Samples, SourceSamples
 from recrawl.messages.turns import TurnEnd, TurnsAnswer, TurnStart
 from recrawl.messages.views import (
@@ -725,6 +732,21 @@ class ClusterCorpus:
                 lambda client: client.set_host(host, **settings),
             )
 
+    def note_robots(self, notes: Iterable[RobotsNote]) -> None:
+        """Keep what robots.txt files say at this worker; `robots` asks all of them."""
+        self.local.note_robots(notes)
+
+    def robots(self, hosts: Sequence[str]) -> dict[str, list[RobotsNote]]:
+        """Return what robots.txt files of hosts say, as far as fetchers have told any worker."""
+        # This worker has notes also while it has no partitions.
+        found = self._split_calls.run(
+            self._all(),
+            lambda _: {},
+            lambda client, _: client.robots(hosts),
+        )
+        others: list[dict[str, list[RobotsNote]]] = [part for _, part in found.parts]
+        return merge_robots_notes([self.local.robots(hosts), *others])
+
     def n_pages_of_host(self, host: str) -> int:
         """Return the number of tracked pages of a host (or domain or key, as pages are grouped)."""
         return self.host(host).n_pages
@@ -1016,6 +1038,25 @@ class ClusterCorpus:
         if not found.parts:
             raise ServiceUnavailable("no partition of the corpus can be reached now")
         return merge_samples([part for _, part in found.parts], n_away=found.away.size)
+
+    def overview_part(self, n_changes: int, *, n_due: float | None = None) -> OverviewPart:
+        """Return the latest changes and the problems of all workers within reach."""
+        found: SplitResult[OverviewPart] = self._split_calls.run(
+            self._all(),
+            lambda _: read_overview_part(self.local, n_changes, n_due),
+            lambda client, _: client.overview_part(n_changes, n_due=n_due),
+        )
+        parts = [(self._worker_of(rows), part) for rows, part in found.parts]
+        away = [self._worker_of(found.away[[i]]) for i in range(found.away.size)]
+        return merge_overview_parts(parts, n_changes, [name for name in away if name])
+
+    def _worker_of(self, partitions: Rows) -> str:
+        """Return the name of the worker that has some partitions; empty if nobody has them."""
+        number = int(partitions[0])
+        if number in self.local.nodes:
+            return self._calls.sender
+        owner = self._split_calls.owners.owner_of(number)
+        return "" if owner is None else owner.worker
 
     def samples(
         self,

@@ -32,7 +32,7 @@ _PATHS: Final = re.compile(
     r"(pages|pages/settings|pages/remove|pages/fetch-now|page|page/history|page/last-change"
     r"|orders|orders/by-url|orders/extend|orders/release|outcomes|signals|requests|turns"
     r"|hosts|hosts/[^/?]+|hosts/[^/?]+/pages|stats|samples?|audited-freshness|sources|changes"
-    r"|consumers|plan/pages)"
+    r"|consumers|plan/pages|overview-part|robots)"
     r"|(?:PUT|DELETE) /v1/corpora/(?P<of_consumer>[^/?]+)/consumers/[^/?]+)"
 )
 

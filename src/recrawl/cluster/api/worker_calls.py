@@ -22,6 +22,7 @@ import aiohttp
 from yarl import URL
 
 from recrawl.client import AsyncClient
+from recrawl.client.answers import read_changes
 from recrawl.client.problems import failure_of
 from recrawl.client.service_url import ServiceUrl
 from recrawl.client.transport import ARROW, JSON, ServiceAnswer, Transport, query_text
@@ -29,6 +30,8 @@ from recrawl.cluster.api.credentials import ClusterKeys
 from recrawl.cluster.api.owners import Owner
 from recrawl.cluster.api.receiving import signed_text
 from recrawl.core.price.due_table import DueTable
+from recrawl.corpus.doctor.check_results import CheckResult, Severity
+from recrawl.corpus.doctor.overview_part import OverviewPart
 from recrawl.corpus.plan.partition_bytes import decode_partitions
 from recrawl.corpus.plan.planned_partition import PlannedPartition
 from recrawl.errors import PageElsewhere, ServiceError, ServiceUnavailable, WrongOwner
@@ -261,6 +264,20 @@ class OwnerClient(AsyncClient):
         """
         return await self._change_matching(pattern, settings, cursor)
 
+    async def overview_part(self, n_changes: int, *, n_due: float | None) -> OverviewPart:
+        """Return the latest changes and the problems of the worker.
+
+        Parameters
+        ----------
+        n_changes, n_due
+            Arguments of `recrawl.corpus.read_overview_part`.
+        """
+        wanted: dict[str, float] = {"n_changes": n_changes}
+        if n_due is not None:
+            wanted["n_due"] = n_due
+        answer = await self._transport.call("GET", "/overview-part", params=wanted)
+        return _read_overview_part(answer.json())
+
     async def pages_for_plan(
         self,
         n_pages_max: int,
@@ -292,6 +309,22 @@ class OwnerClient(AsyncClient):
             return decode_partitions(answer.data, table)
         except ValueError as error:
             raise ServiceError(str(error)) from error
+
+
+def _read_overview_part(found: Any) -> OverviewPart:
+    try:
+        problems = [
+            CheckResult(
+                check=str(one["check"]),
+                level=Severity(one["level"]),
+                what=str(one["what"]),
+                todo=str(one["todo"]),
+            )
+            for one in found["problems"]
+        ]
+    except (KeyError, TypeError, ValueError) as error:
+        raise ServiceError(f"the problems of a worker cannot be read: {error}") from error
+    return OverviewPart(read_changes(found), problems)
 
 
 class WorkerCalls:

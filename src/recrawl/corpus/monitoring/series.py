@@ -19,7 +19,7 @@ from recrawl.messages.samples import (
     SourceSamples,
 )
 from recrawl.node.node import Node
-from recrawl.node.sampling.buckets import read_row
+from recrawl.node.sampling.buckets import first_sampled_ms, read_row
 from recrawl.node.sampling.encoding import COUNTED, TOTAL_FIGURES
 from recrawl.node.sampling.present import FIGURES
 from recrawl.store import Names
@@ -87,6 +87,7 @@ def _series_of_node(node: Node, step: str, span: range, part: str, number: int |
         results={name: column[name] for name in RESULTS},
         **more,
         histograms=_histograms(node, step, span, at_ms) if part == "total" else {},
+        first_ms=first_sampled_ms(node.store),
     )
 
 
@@ -220,7 +221,13 @@ def merge_series(parts: Sequence[Samples], *, step: str, n_away: int = 0) -> Sam
         price=price / np.maximum(weight, 1.0),
         histograms=_sum_by_name(at_ms, parts, "histograms"),
         n_partitions_away=n_away,
+        first_ms=_first_of(parts),
     )
+
+
+def _first_of(parts: Sequence[Samples | SourceSamples]) -> int | None:
+    """Return the time of the first sample of several partitions."""
+    return min((part.first_ms for part in parts if part.first_ms is not None), default=None)
 
 
 def _no_series(step: str, n_away: int) -> Samples:
@@ -273,6 +280,7 @@ def read_source_series(
                 recall=np.where(recall < 0, np.nan, recall),
                 delay_seconds=delay_seconds,
                 n_judged=n_judged,
+                first_ms=first_sampled_ms(node.store),
             )
         )
     return merge_source_series(parts, step=step)
@@ -297,14 +305,16 @@ def merge_source_series(parts: Sequence[SourceSamples], *, step: str) -> SourceS
     at_ms = _all_times(parts)
     none = np.empty(0)
     if not parts:
-        columns = dict.fromkeys(("precision", "recall", "delay_seconds", "n_judged"), none)
-        return SourceSamples(step=step, at_ms=at_ms, n_signals=none, **columns)
+        columns: dict[str, Any] = dict.fromkeys(
+            ("n_signals", "precision", "recall", "delay_seconds", "n_judged"), none
+        )
+        return SourceSamples(step=step, at_ms=at_ms, **columns)
 
     def weight_of(part: SourceSamples) -> FloatArray:
         weight: FloatArray = part.n_judged + 1.0
         return weight
 
-    means: dict[str, FloatArray] = {}
+    means: dict[str, Any] = {}
     for name in ("precision", "recall", "delay_seconds"):
         total, weight = np.zeros(at_ms.size), np.zeros(at_ms.size)
         for part in parts:
@@ -319,5 +329,6 @@ def merge_source_series(parts: Sequence[SourceSamples], *, step: str) -> SourceS
         at_ms=at_ms,
         n_signals=_add_columns(at_ms, parts, lambda part: part.n_signals),
         n_judged=_add_columns(at_ms, parts, lambda part: part.n_judged),
+        first_ms=_first_of(parts),
         **means,
     )

@@ -76,7 +76,8 @@ class PageReads:
     ) -> _T:
         """Return the result of a call, never older than `DashboardLimits.kept_seconds`.
 
-        For calls that are quick.  The parameters are those of `read`.
+        For calls that are quick: one that itself takes longer is kept as long as it takes.  The
+        parameters are those of `read`.
         """
         key = _key_of(hosted, function, args, {})
         found = self._kept.get(key)
@@ -149,8 +150,9 @@ class PageReads:
             self._kept[key] = _Kept(now + seconds_kept(now - began), task, found.version)
 
     def _seconds_of_current(self, took: float) -> float:
-        del took
-        return self._limits.kept_seconds
+        # It says what was so when it began, so a slow call is not kept as long.
+        kept_seconds = self._limits.kept_seconds
+        return kept_seconds - took if took < kept_seconds else took
 
     def _seconds_of_quick(self, took: float) -> float:
         return max(self._limits.kept_seconds, min(took / _SHARE_MAX, _SECONDS_MAX))

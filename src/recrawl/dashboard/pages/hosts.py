@@ -13,6 +13,7 @@ from recrawl.dashboard.frame.rendering import chart_html, render
 from recrawl.dashboard.pages.fetch_results import result_rows
 from recrawl.dashboard.pages.host_charts import host_charts
 from recrawl.dashboard.pages.overview_charts import SPANS
+from recrawl.messages.robots import ROBOTS_CLOSES, ROBOTS_RESULTS, RobotsNote
 from recrawl.messages.samples import STEPS, Figures, Sample, SourceFigures
 from recrawl.messages.views import HostView
 from recrawl.service.calls import CorpusName
@@ -40,6 +41,7 @@ _SORTS: Final = {
         -row.view.n_errors,
         -(row.view.blocked_until_ms or 0),
     ),
+    "robots": lambda row: _robots_rank(row.robots),
 }
 _BLOCK_SECONDS: Final = {"1h": 3_600, "1d": 86_400, "7d": 7 * 86_400, "30d": 30 * 86_400}
 _DELAY_SECONDS_MAX: Final = 86_400.0
@@ -54,6 +56,8 @@ class HostRow(NamedTuple):
     freshness: float | None
     n_due: float | None
     n_fetches: int | None
+    robots: list[RobotsNote]
+    """What robots.txt files say, the newest first; empty if it is not known."""
 
 
 @router.get("/ui/{corpus}/hosts")
@@ -72,7 +76,8 @@ async def show_hosts(
             return see_other(f"/ui/{corpus}/hosts/{quote(name, safe='')}")
     table = await page.read(page.corpus.hosts)
     sample = await page.read_current(page.corpus.sample)
-    rows = [_row(view, sample) for view in table.rows]
+    robots = await page.read(page.corpus.robots, tuple(view.host for view in table.rows))
+    rows = [_row(view, sample, robots.get(view.host, [])) for view in table.rows]
     sort = sort if sort in _SORTS else "pages"
     rows.sort(key=_SORTS[sort])
     return render(
@@ -102,12 +107,18 @@ def _find_host(corpus: Any, text: str) -> tuple[str | None, dict[str, int]]:
     return None, similar
 
 
-def _row(view: HostView, sample: Sample) -> HostRow:
+def _row(view: HostView, sample: Sample, robots: list[RobotsNote]) -> HostRow:
     own = sample.hosts.get(view.host)
     if own is None:
-        return HostRow(view, None, None, None, None)
+        return HostRow(view, None, None, None, None, robots)
     share = own.spent / sample.total.spent if sample.total.spent else None
-    return HostRow(view, share, known_freshness(own), own.n_due, own.n_fetches)
+    return HostRow(view, share, known_freshness(own), own.n_due, own.n_fetches, robots)
+
+
+def _robots_rank(notes: list[RobotsNote]) -> tuple[int, int]:
+    """Return the place of a host by its robots.txt: what closes most comes first."""
+    ranks = [(-ROBOTS_CLOSES.index(one.closes), -ROBOTS_RESULTS.index(one.result)) for one in notes]
+    return min(ranks, default=(1, 0))
 
 
 def known_freshness(figures: Figures | None, *, is_weighted: bool = False) -> float | None:
@@ -144,6 +155,7 @@ async def show_host(
     is_known = figures is not None and figures.is_freshness_known
     minute = sample.at_ms // STEPS["minute"]
     charts = await page.read_slow(minute, _draw, page.corpus, view.host, span, is_known)
+    robots = await page.read(page.corpus.robots, (view.host,))
     share = None
     if figures is not None and sample.total.spent:
         share = figures.spent / sample.total.spent
@@ -156,6 +168,7 @@ async def show_host(
         share=share,
         results=[] if figures is None else result_rows(figures),
         sources=sources,
+        robots=robots.get(view.host, []),
         charts=[chart_html(one) for one in charts],
         span=span,
         spans=SPANS,

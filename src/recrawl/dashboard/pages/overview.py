@@ -7,7 +7,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 from markupsafe import Markup
 
-from recrawl.corpus import CheckResult, check_open_corpus, latest_changes
+from recrawl.corpus import OverviewPart, read_overview_part
 from recrawl.corpus.doctor.fetcher_checks import ASKED_SECONDS_MAX
 from recrawl.corpus.inspect.stats import wilson_interval
 from recrawl.dashboard.frame.opened_page import OpenedPage, open_page
@@ -103,10 +103,15 @@ async def _context(page: OpenedPage, span: str) -> dict[str, Any]:
         sample.budget_unit,
         sample.total.is_freshness_known,
     )
+    latest = await page.read_current(_read_part, page.corpus, _CHANGES_SHOWN)
+    checked = await _check(page, sample, latest.workers_away)
+    # Meanwhile the state may have become too old.
+    sample = await page.read_current(page.corpus.sample)
     return {
         **past._asdict(),
-        "changes": await page.read(latest_changes, page.local.nodes, _CHANGES_SHOWN),
-        "problems": find_problems(await _check(page, sample), sample),
+        "changes": latest.changes,
+        "workers_away": latest.workers_away,
+        "problems": find_problems(checked, sample),
         "sample": sample,
         "results": result_rows(sample.total),
         "now_ms": sample.at_ms,
@@ -115,17 +120,25 @@ async def _context(page: OpenedPage, span: str) -> dict[str, Any]:
     }
 
 
-async def _check(page: OpenedPage, sample: Sample) -> list[CheckResult]:
-    """Return the results of checks, which may be a few minutes old."""
-    local = page.local
+async def _check(page: OpenedPage, sample: Sample, workers_away: tuple[str, ...]) -> OverviewPart:
+    """Return the problems of the corpus, which may be a few minutes old."""
 
-    def check(version: Hashable) -> list[CheckResult]:
+    def check(version: Hashable) -> OverviewPart:
         """Check the corpus; results of another version are not shown."""
         del version
-        return check_open_corpus(local, n_due=sample.total.n_due)
+        return _read_part(page.corpus, 0, sample.total.n_due)
 
-    asked_ms = local.lease_asked_at_ms or 0
-    # A fetcher that begins, or goes away, changes the results at once.
+    asked_ms = page.local.lease_asked_at_ms or 0
+    # A fetcher or a worker that begins, or goes away, changes the results at once.
     is_asked = sample.at_ms - asked_ms < 1_000 * ASKED_SECONDS_MAX
-    version = (page.hosted.settings_lock.n_changes, sample.budget_per_second, is_asked)
+    n_changes = page.hosted.settings_lock.n_changes
+    version = (n_changes, sample.budget_per_second, is_asked, workers_away)
     return await page.read_slow(None, check, version)
+
+
+def _read_part(corpus: Any, n_changes: int, n_due: float | None = None) -> OverviewPart:
+    """Return latest changes, and problems if the number of due pages is given, of all workers."""
+    if hasattr(corpus, "overview_part"):  # the corpus of a cluster asks all workers
+        found: OverviewPart = corpus.overview_part(n_changes, n_due=n_due)
+        return found
+    return read_overview_part(corpus, n_changes, n_due)

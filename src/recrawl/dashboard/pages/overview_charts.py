@@ -65,7 +65,9 @@ def rows_per_hour(series: Samples | SourceSamples, now_ms: int) -> _FloatArray:
     """Return the factor that turns the counts of each row into counts per hour.
 
     A minute has the counts since the sample before, which is earlier than the minute before if the
-    corpus is used from time to time.  The last hour or day has the counts so far.
+    corpus is used from time to time.  The last hour or day has the counts so far.  The first one of
+    a corpus has the counts from its first sample on, and the minute of that sample none: its rates
+    are not known, so they are nan.
 
     Parameters
     ----------
@@ -82,6 +84,12 @@ def rows_per_hour(series: Samples | SourceSamples, now_ms: int) -> _FloatArray:
     elif series.at_ms.size > 1:
         length[1:] = np.diff(series.at_ms)
         length[0] = length[1]
+    if series.first_ms is not None and series.at_ms.size:
+        # Part of the first row in which there was no corpus.
+        before = series.first_ms - int(series.at_ms[0])
+        if 0 <= before < step:
+            rest = max(length[0] - before, STEPS["minute"])
+            length[0] = np.nan if series.step == "minute" else rest
     return _HOUR / length
 
 

@@ -1,10 +1,9 @@
 """The problems of a corpus now, each with where to solve it."""
 
 import math
-from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from recrawl.corpus import CheckResult
+from recrawl.corpus import CheckResult, OverviewPart
 from recrawl.messages.samples import Sample
 from recrawl.units import count_text, share_text
 
@@ -48,17 +47,31 @@ class PageProblem(NamedTuple):
     """Text of the link."""
 
 
-def find_problems(results: Sequence[CheckResult], sample: Sample) -> list[PageProblem]:
+def find_problems(said: OverviewPart, sample: Sample) -> list[PageProblem]:
     """Return the problems of a corpus, the worst first.
 
     Parameters
     ----------
-    results
-        Results of `recrawl.corpus.check_open_corpus` in the partitions of this process.
+    said
+        Problems that checks have found, and workers that have not answered.
     sample
         Present state of all partitions.
     """
-    found = [*_in_figures(sample), *(_in_words(one) for one in results)]
+    found = [*_in_figures(sample), *(_in_words(one) for one in said.problems)]
+    if said.workers_away:
+        names = ", ".join(said.workers_away)
+        workers = "The workers" if len(said.workers_away) > 1 else "The worker"
+        have = "have" if len(said.workers_away) > 1 else "has"
+        found.append(
+            PageProblem(
+                "warn",
+                f"{workers} {names} {have} not answered in time: problems and changes there are "
+                "missing here",
+                "See `recrawl cluster status`.",
+                f"{_DOCS}/run-a-cluster.md",
+                "Read how to run a cluster",
+            )
+        )
     return sorted(found, key=lambda one: one.level != "bad")
 
 

@@ -37,6 +37,7 @@ __all__ = [
     "SampleReader",
     "SampleWrites",
     "add_sample",
+    "first_sampled_ms",
     "last_sampled_ms",
     "read_row",
 ]
@@ -60,6 +61,7 @@ ROWS_KEPT_MAX: Final = 2 * HOSTS_SAMPLED_MAX
 """Largest number of hosts, kinds or sources in a bucket, whose largest ones change over time."""
 
 _LAST = b"\xff"
+_FIRST = b"\xfe"
 # Old buckets removed with one sample, of each resolution and table.
 _REMOVED_AT_ONCE = 64
 _LARGEST: Final = {
@@ -111,6 +113,15 @@ def last_sampled_ms(store: SampleReader) -> int | None:
     """Return the time of the last sample, in milliseconds since 1970; None if there is none."""
     value = store.sample_value(_LAST)
     return None if not value else int.from_bytes(value[:8], "big")
+
+
+def first_sampled_ms(store: SampleReader) -> int | None:
+    """Return the time of the first sample, from which on counts are known.
+
+    None if there is none, or if it was made by a version that did not remember it.
+    """
+    value = store.sample_value(_FIRST)
+    return int.from_bytes(value, "big") if value else None
 
 
 def _places(known: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -223,6 +234,8 @@ def add_sample(
     """
     found = _last(store, batch)
     last = None if found is None else found[1]
+    if found is None:
+        batch.samples[_FIRST] = at_ms.to_bytes(8, "big")
     for part in PARTS:
         grown = _grown_since(part, tables[part], last)
         for resolution in RESOLUTIONS.values():

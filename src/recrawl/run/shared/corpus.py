@@ -8,7 +8,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,6 +21,7 @@ from recrawl.client import Client
 from recrawl.corpus import Added, CorpusConfig, Orders, Outcome, PageChange, Reported, Stats
 from recrawl.errors import AccessDenied, ChangesLost, ServiceUnavailable, StorageError
 from recrawl.messages.results import CountedRows, RowStatus, Signalled, find_unavailable
+from recrawl.messages.robots import RobotsNote
 from recrawl.messages.views import SourceRow
 
 __all__ = ["SharedCorpus"]
@@ -251,6 +252,10 @@ class SharedCorpus:
                 lambda: self.client.set_host(host, **politeness),
                 None,
             )
+
+    def note_robots(self, notes: Iterable[RobotsNote]) -> None:
+        """Tell the service what robots.txt files say; once, as a crawl can do without."""
+        self.client.note_robots(notes)
 
     # ------------------------------------------------------------------ reading
 

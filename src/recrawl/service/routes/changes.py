@@ -16,7 +16,7 @@ from recrawl.service.hosting.hosted import HostedCorpus
 from recrawl.service.keys import Scope
 from recrawl.service.problems import Problem
 
-__all__ = ["CommitBody", "router"]
+__all__ = ["CommitBody", "change_answer", "router"]
 
 router = APIRouter(tags=["changes"])
 _HEARTBEAT_SECONDS = 15.0
@@ -75,7 +75,7 @@ def _changes_answer(
     found: list[PageChange], after: str | None, kept_used: float | None, *, with_passages: bool
 ) -> Response:
     cursor = found[-1].cursor if found else after
-    answers = [_change_answer(one) for one in found]
+    answers = [change_answer(one) for one in found]
     if with_passages:
         for one, answer in zip(found, answers, strict=True):
             answer["passages"] = None if one.passages is None else one.passages._asdict()
@@ -130,7 +130,7 @@ async def _events(
             while not hosted.feed.is_closed:
                 for change in found:
                     after, consumer = change.cursor, None
-                    data = msgspec.json.encode(_change_answer(change))
+                    data = msgspec.json.encode(change_answer(change))
                     yield b"id: %s\nevent: %s\ndata: %s\n\n" % (
                         change.cursor.encode(),
                         change.what.name.lower().encode(),
@@ -148,7 +148,15 @@ async def _events(
         yield b"event: problem\ndata: %s\n\n" % msgspec.json.encode(document)
 
 
-def _change_answer(change: PageChange) -> dict[str, Any]:
+def change_answer(change: PageChange) -> dict[str, Any]:
+    """Return a change as answers have it: without the texts of its passages.
+
+    Parameters
+    ----------
+    change
+        Change of a page.
+    """
+    """Return a change as JSON has it, without the texts of its passages."""
     passages = change.passages
     return {
         "cursor": change.cursor,

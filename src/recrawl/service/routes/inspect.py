@@ -1,18 +1,20 @@
 """Paths that read: statistics, audits, plans, sources, configuration."""
 
+from dataclasses import asdict
 from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
-from recrawl.corpus import plan_words, target_words
+from recrawl.corpus import plan_words, read_overview_part, target_words
 from recrawl.service.calls import CorpusName, enter, service_of
 from recrawl.service.formats.answers import json_answer, version_of
 from recrawl.service.formats.rows import ARROW
 from recrawl.service.forwarded import find_forwarded
 from recrawl.service.keys import Scope
 from recrawl.service.problems import Problem
+from recrawl.service.routes.changes import change_answer
 
 __all__ = ["router"]
 
@@ -111,6 +113,23 @@ async def plan_pages(
         hosted.corpus.pages_for_plan, n_pages_max, n_pages_total=n_pages_total, patterns=of or []
     )
     return Response(found, media_type=ARROW)
+
+
+@router.get("/overview-part", include_in_schema=False)
+async def overview_part(
+    request: Request,
+    corpus: CorpusName,
+    n_changes: Annotated[int, Query(ge=0, le=1_000)],
+    n_due: Annotated[float | None, Query(ge=0)] = None,
+) -> Response:
+    """Return the latest changes and the problems of this process, for another worker's page."""
+    hosted = enter(request, corpus, Scope.READ)
+    if find_forwarded(request) is None:
+        raise Problem("unknown-path", "only workers of a cluster ask for this")
+    found = await hosted.show(read_overview_part, hosted.corpus, n_changes, n_due)
+    changes = [change_answer(one) for one in found.changes]
+    problems = [asdict(one) for one in found.problems]
+    return json_answer({"changes": changes, "problems": problems})
 
 
 def _plan(corpus: Any, targets: list[str], budget_per_hour: float | None) -> dict[str, Any]:

@@ -1,17 +1,27 @@
 """Reading through any worker: pages, changes, statistics, sources; and turns at hosts."""
 
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from recrawl import Outcome
 from recrawl.client import Client
 from recrawl.cluster.api.owners import Owner, owners_of, standbys_of
+from recrawl.cluster.api.worker_calls import ForwardingSettings
 from recrawl.cluster.members.heartbeats import Heartbeat
 from recrawl.cluster.members.membership import Members
-from recrawl.corpus import RowStatus
+from recrawl.corpus import Corpus, CorpusConfig, OverviewPart, RowStatus, read_overview_part
+from recrawl.dashboard import attach_dashboard
 from recrawl.errors import NotInCluster
 from recrawl.messages.partitions import OwnedPartition
+from recrawl.messages.robots import RobotsNote
 from recrawl.messages.turns import TurnEnd
+from recrawl.service.routes import inspect
 from tests.unit.cluster.api.workers import Workers
+from tests.unit.dashboard.browser_client import BrowserClient
 
 pytestmark = pytest.mark.slow_without_jit
 
@@ -235,3 +245,80 @@ def test_owners_and_standbys_are_read_from_heartbeats() -> None:
     }
     found = {i: [one.worker for one in workers] for i, workers in standbys_of(members).items()}
     assert found == {0: ["c", "b"], 2: ["c", "a"]}
+
+
+def test_latest_changes_and_problems_are_those_of_all(
+    workers: Workers, clients: list[Client]
+) -> None:
+    clients[0].add(URLS)
+    clients[0].report([Outcome(url=url, digest=b"1") for url in URLS])
+    for i in range(8):
+        clients[0].set_host(f"h{i}.example", is_closed=True)
+    own = [read_overview_part(worker.corpus, 500, 0) for worker in workers.all]
+    assert all(part.changes for part in own)
+    for worker in workers.all:
+        found = worker.shared.overview_part(500, n_due=0)
+        assert sorted(one.url for one in found.changes) == sorted(URLS)
+        assert [one.at_ms for one in found.changes] == sorted(
+            (one.at_ms for one in found.changes), reverse=True
+        )
+        assert len(worker.shared.overview_part(7, n_due=0).changes) == 7
+        checks = [one.check for one in found.problems]
+        assert checks.count("hosts") == sum(
+            one.check == "hosts" for part in own for one in part.problems
+        )
+        assert found.workers_away == ()
+
+
+def test_only_workers_are_told_what_one_worker_knows(workers: Workers) -> None:
+    answer = workers[0].server.request("GET", "/v1/corpora/news/overview-part?n_changes=5&n_due=0")
+    assert (answer.status, answer.problem) == (404, "unknown-path")
+
+
+def test_a_slow_worker_keeps_the_overview_waiting_no_longer_than_its_deadline(
+    tmp_path: Path, config: CorpusConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The fault: one worker takes minutes to find its problems."""
+    go = threading.Event()
+    options: dict[str, Any] = {"dashboard": attach_dashboard}
+    with Workers(tmp_path, config, [[0, 3], [1, 4, 5], [2]], **options) as workers:
+        with workers[0].client() as client:
+            client.add(URLS)
+            client.report([Outcome(url=url, digest=b"1") for url in URLS])
+        browser = BrowserClient(workers[0].server)
+        everything = browser.get("/ui/news/").data.decode()
+        assert "in time" not in everything
+
+        def read_slowly(corpus: Corpus, n_changes: int, n_due: float | None) -> OverviewPart:
+            if corpus is workers[1].corpus:
+                go.wait(300)
+            return read_overview_part(corpus, n_changes, n_due)
+
+        monkeypatch.setattr(inspect, "read_overview_part", read_slowly)
+        monkeypatch.setattr(workers[0].calls, "settings", ForwardingSettings(seconds_max=3.0))
+        began = time.monotonic()
+        found = workers[0].shared.overview_part(500, n_due=0)
+        assert time.monotonic() - began < 30
+        assert found.workers_away == ("w1",)
+        own = {one.url for part in (0, 2) for one in workers[part].corpus.changes()}
+        assert {one.url for one in found.changes} == own
+        shown, ends_at = "", time.monotonic() + 60
+        while "The worker w1 has not answered in time" not in shown:  # what is kept ends
+            assert time.monotonic() < ends_at, shown
+            shown = browser.get("/ui/news/").data.decode()
+        assert "Without those of 1 worker that has not answered in time" in shown
+        go.set()
+
+
+def test_what_robots_files_say_is_known_to_all(workers: Workers, clients: list[Client]) -> None:
+    first = RobotsNote("https://h1.example", "found", "parts", 1_000)
+    second = RobotsNote("https://h2.example", "missing", "nothing", 2_000)
+    clients[0].note_robots([first, second])
+    clients[1].note_robots([newer := first._replace(closes="nothing", asked_at_ms=3_000)])
+    for client in clients:
+        assert client.robots(["h1.example", "h2.example", "h3.example"]) == {
+            "h1.example": [newer],
+            "h2.example": [second],
+        }
+    workers.tell_all({})
+    assert clients[2].robots(["h1.example"]) == {}

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -320,3 +321,41 @@ def test_a_span_and_a_step_are_chosen(open_corpus: Open, clock: ManualClock) -> 
     with pytest.raises(ValueError, match="not both"):
         corpus.samples(host="a", kind="b")
     assert corpus.samples(host="nowhere.example").at_ms.size == 0
+
+
+def test_the_time_of_the_first_sample_is_known(open_corpus: Open, clock: ManualClock) -> None:
+    corpus = open_corpus(budget=BUDGET)
+    assert corpus.samples().first_ms is None
+    corpus.add(URLS)
+    work(corpus, clock, 3)
+    found = corpus.samples()
+    assert found.first_ms is not None
+    assert found.at_ms[0] <= found.first_ms < found.at_ms[0] + 60_000
+    assert found.n_fetches[0] == 0  # counts begin with it
+    clock.pass_seconds(2 * 86_400)
+    work(corpus, clock, 2)
+    host = corpus.samples(step="day", host="site1.example")
+    source = corpus.source_samples("sitemap", "site0.example")
+    assert {one.first_ms for one in (host, source, corpus.samples())} == {found.first_ms}
+    answer = json.loads(bytes(json_answer(host.as_dict()).body))
+    assert read_samples(answer).first_ms == found.first_ms
+    answer = json.loads(bytes(json_answer(source.as_dict()).body))
+    assert read_source_samples(answer).first_ms == found.first_ms
+    # An earlier server does not say it.
+    del answer["first_ms"]
+    assert read_source_samples(answer).first_ms is None
+
+
+def test_the_first_sample_of_several_partitions_is_the_earliest(
+    open_corpus: Open, clock: ManualClock
+) -> None:
+    corpus = open_corpus(budget=BUDGET)
+    corpus.add(URLS)
+    work(corpus, clock, 3)
+    one = corpus.samples(step="hour")
+    assert one.first_ms is not None
+    later = replace(one, first_ms=one.first_ms + 5)
+    unknown = replace(one, first_ms=None)
+    assert merge_series([later, unknown, one], step="hour").first_ms == one.first_ms
+    assert merge_series([unknown], step="hour").first_ms is None
+    assert merge_series([], step="hour").first_ms is None

@@ -19,6 +19,7 @@ import recrawl
 from recrawl.corpus import Corpus, CorpusConfig, Outcome
 from recrawl.dashboard import attach_dashboard
 from recrawl.dashboard.limits import DashboardLimits
+from recrawl.messages.robots import ROBOTS_LINE_CHARACTERS_MAX, RobotsNote
 from recrawl.service import create_key
 from recrawl.service.keys import KeyRing
 from tests.manual_clock import ManualClock
@@ -100,6 +101,15 @@ def _fill(corpus: Corpus, clock: ManualClock) -> None:
         corpus.signal([URL], source=_printable(text), key="k")
 
 
+def _note_robots(corpus: Corpus) -> None:
+    """Give hosts a robots.txt with hostile lines and names."""
+    for i, text in enumerate(PAYLOADS):
+        corpus.add([f"https://r{i}.example/"])
+        note = RobotsNote(f"https://r{i}.example", "found", "parts", 1)
+        lines = (f"Disallow: /{text}"[:ROBOTS_LINE_CHARACTERS_MAX], "Disallow: /end")
+        corpus.note_robots([note._replace(agent=text[:100], lines=lines, n_lines=3)])
+
+
 def _escape(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
@@ -124,12 +134,14 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         "corpus": {"group_by": "key"},
         "pattern": patterns,
     }
-    folders = {"news": folder / "news", "keyed": folder / "keyed"}
+    folders = {name: folder / name for name in ("news", "keyed", "robots")}
     corpora = {
+        "robots": recrawl.open(folders["robots"], clock=clock),
         "news": recrawl.open(folders["news"], CorpusConfig.from_dict(sections), clock=clock),
         "keyed": recrawl.open(folders["keyed"], clock=clock),
     }
     _fill(corpora["news"], clock)
+    _note_robots(corpora["robots"])
     keys = _name_keys(folders["keyed"])
     with RunningServer(
         corpora,
@@ -220,6 +232,23 @@ def test_no_text_of_others_runs(browser: Browser, served: Served, has_policy: bo
     _check(page, f"{served.base}/ui/news/page?{queries[0]}")
     paths = [f"/ui/news/page?{query}" for query in queries]
     _check_together(page, served, [(path, served.get(path)) for path in paths])
+    context.close()
+
+
+def test_no_text_of_a_robots_file_runs(browser: Browser, served: Served) -> None:
+    context, page = _open_context(browser, has_policy=False)
+    paths = [f"/ui/robots/hosts/r{i}.example" for i in range(len(PAYLOADS))]
+    _check(page, served.base + "/ui/robots/hosts")
+    assert "closes parts" in page.inner_text("main")
+    _check(page, served.base + paths[0])
+    texts = _check_together(page, served, [(path, served.get(path)) for path in paths])
+    n_shown = 0
+    for text, shown in zip(PAYLOADS, texts, strict=True):
+        words = " ".join(shown.split())
+        assert "Disallow: /end and 1 more line" in words
+        line = f"Disallow: /{text}"[:ROBOTS_LINE_CHARACTERS_MAX]
+        n_shown += " ".join(line.split()) in words
+    assert n_shown >= 100
     context.close()
 
 

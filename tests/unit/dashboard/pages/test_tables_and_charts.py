@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -109,6 +110,39 @@ def test_an_unfinished_hour_has_the_rate_so_far(minutes_since: int, per_hour: in
 def test_an_unfinished_day_has_the_rate_so_far() -> None:
     series = _series(0, 1_440, step="day")
     assert rows_per_hour(series, (1_440 + 360) * MINUTE).tolist() == [1 / 24, 1 / 6]
+
+
+@pytest.mark.parametrize(("step", "minutes"), [("hour", 60), ("day", 1_440)])
+def test_the_first_hour_or_day_has_the_rate_of_the_part_that_the_corpus_existed(
+    step: str, minutes: int
+) -> None:
+    series = _series(10 * minutes, 11 * minutes, 12 * minutes, step=step)
+    now_ms = 13 * minutes * MINUTE
+    whole = 60 / minutes
+    assert rows_per_hour(series, now_ms).tolist() == [whole] * 3
+    late = replace(series, first_ms=(11 * minutes - 6) * MINUTE)
+    assert rows_per_hour(late, now_ms).tolist() == [10, whole, whole]
+    # A rate of less than a minute would be mostly chance.
+    last = replace(series, first_ms=11 * minutes * MINUTE - 1)
+    assert rows_per_hour(last, now_ms).tolist() == [60, whole, whole]
+    # The chart begins later than the corpus.
+    for first_ms in (0, 10 * minutes * MINUTE - 1):
+        early = replace(series, first_ms=first_ms)
+        assert rows_per_hour(early, now_ms).tolist() == [whole] * 3
+
+
+def test_the_only_hour_has_the_rate_from_the_first_sample_until_now() -> None:
+    series = replace(_series(600, step="hour"), first_ms=620 * MINUTE)
+    assert rows_per_hour(series, 635 * MINUTE).tolist() == [4]
+    assert rows_per_hour(series, 620 * MINUTE).tolist() == [60]
+    assert rows_per_hour(replace(series, at_ms=series.at_ms[:0]), 0).size == 0
+
+
+def test_the_minute_of_the_first_sample_has_no_rate() -> None:
+    series = replace(_series(5, 6, 7), first_ms=5 * MINUTE + 100)
+    assert np.isnan(rows_per_hour(series, 8 * MINUTE)).tolist() == [True, False, False]
+    assert rows_per_hour(series, 8 * MINUTE)[1:].tolist() == [60, 60]
+    assert "nan" not in "".join(source_charts(series, 8 * MINUTE)).lower()
 
 
 @pytest.mark.parametrize(
