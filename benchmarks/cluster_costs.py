@@ -253,8 +253,9 @@ def _cpu_seconds(process: int) -> float:
 
 
 def _memory_gigabytes(process: int) -> float:
-    status = Path(f"/proc/{process}/status").read_text()
-    (line,) = [line for line in status.splitlines() if line.startswith("VmHWM")]
+    # The table of due times is mapped once for each partition, and all share its memory.
+    sizes = Path(f"/proc/{process}/smaps_rollup").read_text()
+    (line,) = [line for line in sizes.splitlines() if line.startswith("Pss:")]
     return int(line.split()[1]) / 2**20
 
 
