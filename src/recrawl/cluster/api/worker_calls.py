@@ -65,6 +65,10 @@ _PROBLEM_BYTES_MAX: Final = 1 << 20
 _KNOWN_WORKERS_MAX: Final = 4_096
 _PROBE_SECONDS: Final = 0.5
 _HOLD_SECONDS_MAX: Final = 8.0
+# Factor by which a stalled worker is left alone for longer each time.  After some seconds without a
+# broker all workers have missed a few deadlines, and must not be left alone when it is back.
+_HOLD_GROWTH: Final = 1.4
+_TIMEOUTS_COUNTED_MAX: Final = 20
 _WRONG_OWNER: Final = "urn:recrawl:problem:wrong-owner"
 _ELSEWHERE: Final = "urn:recrawl:problem:page-elsewhere"
 _CLOSE_SECONDS: Final = 5.0
@@ -520,7 +524,8 @@ class WorkerCalls:
     async def _probe(self, owner: Owner, health: _Health) -> None:
         """Wait until a stalled worker answers a request that needs no corpus."""
         # A worker that answers these and no others must not delay a call every half second.
-        await asyncio.sleep(min(_PROBE_SECONDS * 2 ** (health.n_timeouts - 1), _HOLD_SECONDS_MAX))
+        n_before = min(health.n_timeouts, _TIMEOUTS_COUNTED_MAX) - 1
+        await asyncio.sleep(min(_PROBE_SECONDS * _HOLD_GROWTH**n_before, _HOLD_SECONDS_MAX))
         url = URL(f"{owner.address.rstrip('/')}/healthz", encoded=True)
         while True:
             try:
