@@ -18,6 +18,7 @@ from pathlib import Path
 
 from recrawl.corpus.inspect.stats import PAGES_SUMMED_MAX
 from recrawl.node.config.sections import ChangesConfig, SnapshotsConfig
+from scripts.cluster_sizes import cluster_sizes
 from scripts.written_pages import ROOT, stale_pages, write_or_check
 
 __all__ = [
@@ -32,7 +33,10 @@ __all__ = [
 ]
 
 FIGURES = ROOT / "benchmarks/measured"
-PAGES = tuple(ROOT / "docs/explanation" / name for name in ("measured.md", "start-up.md"))
+PAGES = tuple(
+    ROOT / "docs" / name
+    for name in ("explanation/measured.md", "explanation/start-up.md", "how-to/size-a-cluster.md")
+)
 HEAD = "<!-- Written by scripts/measured_page.py from {template} and benchmarks/measured. -->\n\n"
 
 PLACEHOLDER = re.compile(r"@\{([a-z0-9_.]+)\}")
@@ -101,6 +105,7 @@ def derived_figures(found: Mapping[str, str]) -> dict[str, str]:
         "crawl_seconds": f"{seconds:.1f}",
         "crawl_alone_seconds": f"{n_fetches * record_seconds:.0f}",
         "crawl_lowered_seconds": f"{number('said.crawl_records_lowered') * record_seconds:.0f}",
+        **cluster_sizes(number),
     }
 
 
