@@ -180,6 +180,10 @@ sys.addaudithook(_note_connection)
 
 @contextmanager
 def watch_connections() -> Iterator[list[Any]]:
+    """Note the addresses that this process connects to.
+
+    A listener cannot tell: other programs may try its port, if it was that of an earlier server.
+    """
     seen: list[Any] = []
     _connected.append(seen)
     try:
@@ -243,7 +247,6 @@ def test_urls_never_lead_to_forbidden_addresses(obey_robots: bool) -> None:
                 answer = await fetcher.fetch(FetchRequest(url=url, kind=kind))
                 assert_refused(answer, FetchProblem.ROBOTS)
             await fetcher.close()
-            assert site.n_connections == 0
             assert fetcher.guard.n_opened == 0
             assert fetcher.guard.n_refused > 200
 
@@ -271,7 +274,6 @@ def test_redirects_never_lead_to_forbidden_addresses(path: str, kind: FetchKind)
                 else:
                     assert answer.final_url.startswith(outer.url)
             await fetcher.close()
-            assert inner.n_connections == 0
 
     with watch_connections() as seen:
         asyncio.run(main())
@@ -295,7 +297,6 @@ def test_a_robots_file_cannot_send_the_fetcher_elsewhere() -> None:
                 # A location that is a path on the site itself leads to a missing file.
                 assert answer.problem == FetchProblem.ROBOTS or answer.status == 404, (url, answer)
             await fetcher.close()
-            assert inner.n_connections == 0
 
     with watch_connections() as seen:
         asyncio.run(main())
@@ -324,7 +325,6 @@ def test_a_sitemap_cannot_send_the_fetcher_elsewhere() -> None:
                     answer = await fetcher.fetch(FetchRequest(url=found, kind=kind))
                     assert_refused(answer, FetchProblem.ROBOTS)
             await fetcher.close()
-            assert inner.n_connections == 0
 
     with watch_connections() as seen:
         asyncio.run(main())
@@ -333,7 +333,7 @@ def test_a_sitemap_cannot_send_the_fetcher_elsewhere() -> None:
 
 def test_a_name_that_changes_its_address_gains_nothing() -> None:
     async def main() -> None:
-        async with open_listener() as inner, open_site({}, "127.0.0.5") as outer:
+        async with open_listener(), open_site({}, "127.0.0.5") as outer:
             n_calls = 0
 
             def alternate() -> list[str]:
@@ -353,7 +353,6 @@ def test_a_name_that_changes_its_address_gains_nothing() -> None:
                 await fetcher.close()
             assert {answer.status for answer in answers[::2]} == {200}
             assert {answer.problem for answer in answers[1::2]} == {FetchProblem.REFUSED_ADDRESS}
-            assert inner.n_connections == 0
 
     with watch_connections() as seen:
         asyncio.run(main())
