@@ -21,18 +21,13 @@ import pyarrow as pa
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-import recrawl
-from benchmarks.cluster_processes import Brokers, Workers
-from benchmarks.scale import synthetic_urls
+from benchmarks.cluster_processes import Brokers, Workers, add_pages, memory_gigabytes
 from recrawl.client import Client
-from recrawl.corpus import CorpusConfig
 from recrawl.ledger.kafka import KafkaLog
 
 __all__ = ["measure"]
 
 _ROWS_PER_CALL: Final = 1_000
-_PAGES_PER_CALL: Final = 1 << 17
-_PAGES_PER_HOST: Final = 50
 _IDLE_SECONDS: Final = 10.0
 _READY_SECONDS_MAX: Final = 1_800.0
 _TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
@@ -92,12 +87,14 @@ def _measure_one(
     topic = f"costs-{folder.name}"
     settings = _settings(brokers.bootstrap, topic, n_partitions, folder / "shared")
     workers = Workers(folder, settings)
+    started = time.monotonic()
+    add_pages(folder / "w0", settings, n_pages)
     row: dict[str, Any] = {
         "pages": n_pages,
         "partitions": n_partitions,
         "workers": n_workers,
         "outcomes": n_outcomes,
-        "add_seconds": _add_pages(folder / "w0", settings, n_pages),
+        "add_seconds": round(time.monotonic() - started, 1),
     }
     names = [f"w{i}" for i in range(n_workers)]
     spawn = multiprocessing.get_context("spawn")
@@ -125,7 +122,7 @@ def _measure_one(
             "worker_cpu_ms": round(1_000 * sum(worker_cpu) / thousands, 2),
             "broker_cpu_ms": round(1_000 * broker_cpu / thousands, 2),
             "client_cpu_ms": round(1_000 * client_cpu / thousands, 2),
-            "worker_memory_gigabytes": round(max(map(_memory_gigabytes, processes)), 2),
+            "worker_memory_gigabytes": round(max(map(memory_gigabytes, processes)), 2),
         }
     finally:
         workers.close()
@@ -160,19 +157,6 @@ delay = 0
 in_flight_max = 1000
 burst = 1000
 """
-
-
-def _add_pages(folder: Path, settings: str, n_pages: int) -> float:
-    """Add pages in the folder of a worker that does not run yet; return the seconds it took."""
-    folder.mkdir()
-    file = folder / "recrawl.toml"
-    file.write_text(settings)
-    started = time.monotonic()
-    with recrawl.open(folder, CorpusConfig.from_toml(file)) as corpus:
-        for first in range(0, n_pages, _PAGES_PER_CALL):
-            n = min(_PAGES_PER_CALL, n_pages - first)
-            corpus.add(synthetic_urls(first, n, n_pages // _PAGES_PER_HOST))
-    return round(time.monotonic() - started, 1)
 
 
 def _wait_for_pages(url: str, n_pages: int, n_partitions: int) -> None:
@@ -250,13 +234,6 @@ def _cpu_seconds(process: int) -> float:
     text = Path(f"/proc/{process}/stat").read_text()
     fields = text.rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS_PER_SECOND
-
-
-def _memory_gigabytes(process: int) -> float:
-    # The table of due times is mapped once for each partition, and all share its memory.
-    sizes = Path(f"/proc/{process}/smaps_rollup").read_text()
-    (line,) = [line for line in sizes.splitlines() if line.startswith("Pss:")]
-    return int(line.split()[1]) / 2**20
 
 
 def _pin(process: int, place: int) -> None:

@@ -10,14 +10,20 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+import pyarrow as pa
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+import recrawl
+from benchmarks.scale import synthetic_urls
 from recrawl.cluster import rotate_cluster_keys
+from recrawl.corpus import CorpusConfig
 
-__all__ = ["Brokers", "Workers"]
+__all__ = ["Brokers", "Workers", "add_pages", "first_pages", "memory_gigabytes"]
 
 _IN_SYNC_SECONDS_MAX: Final = 300.0
+_PAGES_PER_CALL: Final = 1 << 17
+_PAGES_PER_HOST: Final = 50
 _SCRIPT: Final = Path(__file__).parents[1] / "scripts" / "kafka"
 
 
@@ -156,3 +162,41 @@ class Workers:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.communicate()
+
+
+def add_pages(folder: Path, settings: str, n_pages: int) -> None:
+    """Add pages in the folder of a worker that does not run yet.
+
+    Parameters
+    ----------
+    folder
+        Folder of the worker, which does not exist yet.
+    settings
+        Text of its ``recrawl.toml``.
+    n_pages
+        Number of pages.
+    """
+    folder.mkdir()
+    file = folder / "recrawl.toml"
+    file.write_text(settings)
+    with recrawl.open(folder, CorpusConfig.from_toml(file)) as corpus:
+        for first in range(0, n_pages, _PAGES_PER_CALL):
+            corpus.add(_pages_from(first, n_pages))
+
+
+def first_pages(n_pages: int) -> pa.StringArray:
+    """Return the URLs of the first pages that `add_pages` adds, on many hosts."""
+    return _pages_from(0, n_pages)
+
+
+def _pages_from(first: int, n_pages: int) -> pa.StringArray:
+    n_hosts = max(n_pages // _PAGES_PER_HOST, 1)
+    return synthetic_urls(first, min(_PAGES_PER_CALL, n_pages - first), n_hosts)
+
+
+def memory_gigabytes(process: int) -> float:
+    """Return the memory of a process, with its part of what it shares with others."""
+    # The table of due times is mapped once for each partition, and all share its memory.
+    sizes = Path(f"/proc/{process}/smaps_rollup").read_text()
+    (line,) = [line for line in sizes.splitlines() if line.startswith("Pss:")]
+    return int(line.split()[1]) * 1_024 / 1e9

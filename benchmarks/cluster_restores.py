@@ -24,10 +24,14 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from pyarrow import fs
 
-import recrawl
-from benchmarks.cluster_processes import Brokers, Workers
+from benchmarks.cluster_processes import (
+    Brokers,
+    Workers,
+    add_pages,
+    first_pages,
+    memory_gigabytes,
+)
 from benchmarks.cluster_watch import AvailabilityProbe, ClusterListener, Timeline, first_urls
-from benchmarks.scale import synthetic_urls
 from recrawl.cluster.control_topic import CONTROL_SUFFIX
 from recrawl.cluster.members.membership import SILENCE_SECONDS_MAX
 from recrawl.corpus import CorpusConfig
@@ -37,8 +41,6 @@ from recrawl.ledger.shared_snapshots import SharedSnapshots
 
 __all__ = ["measure"]
 
-_PAGES_PER_CALL: Final = 1 << 17
-_PAGES_PER_HOST: Final = 50
 _READY_SECONDS_MAX: Final = 1_800.0
 _WAIT_SECONDS: Final = 0.5
 _SETTLED_SECONDS: Final = 6.0
@@ -92,14 +94,16 @@ def _measure_one(folder: Path, bootstrap: str, n_pages: int, n_partitions: int) 
     # Large partitions need more time for a snapshot, and should not take them all the time.
     every = max(_SNAPSHOT_SECONDS_MIN, n_pages * _SNAPSHOT_SECONDS_PER_PAGE)
     settings = _settings(bootstrap, topic, n_partitions, folder / "shared", every)
-    hosts = _add_pages(folder / "w1", settings, n_pages)
+    add_pages(folder / "w1", settings, n_pages)
     config = CorpusConfig.from_toml(folder / "w1" / "recrawl.toml")
     log = KafkaLog.open(bootstrap, topic, n_partitions=n_partitions, create=False)
     ends = [log.partition(i).end for i in range(n_partitions)]
     timeline = Timeline()
     workers = Workers(folder, settings)
     listener = ClusterListener(bootstrap, topic + CONTROL_SUFFIX, n_partitions, timeline)
-    probe = AvailabilityProbe(workers, first_urls(config, hosts), listener, timeline)
+    probe = AvailabilityProbe(
+        workers, first_urls(config, first_pages(n_pages).to_pylist()), listener, timeline
+    )
     try:
         for name in ("w1", "w2", "w3"):
             workers.start(name)
@@ -108,7 +112,7 @@ def _measure_one(folder: Path, bootstrap: str, n_pages: int, n_partitions: int) 
         shared = _wait_until_settled(folder / "shared", ends, workers, listener)
         restored = sorted({*range(n_partitions)} - listener.copies_of("w3"))
         survivor = workers.processes["w3"].pid
-        memory = _memory_gigabytes(survivor)
+        memory = memory_gigabytes(survivor)
         n_records = sum(log.partition(i).end - shared[i].position for i in restored)
         probe.begin("w3")
         killed_at = time.monotonic()
@@ -129,7 +133,7 @@ def _measure_one(folder: Path, bootstrap: str, n_pages: int, n_partitions: int) 
             "gigabytes": round(gigabytes, 6),
             "gigabytes_max": round(max((shared[i].gigabytes for i in restored), default=0.0), 6),
             "records_read": n_records,
-            "memory_gigabytes": round(_memory_gigabytes(survivor) - memory, 3),
+            "memory_gigabytes": round(memory_gigabytes(survivor) - memory, 3),
             "seconds_to_notice": round(notice, 2),
             "seconds_median": round(float(np.median(seconds)), 2) if restored else math.nan,
             "seconds_max": round(float(seconds.max()), 2) if restored else math.nan,
@@ -160,21 +164,6 @@ every = "{snapshot_seconds:g}s"
 [budget]
 rate = "40/s"
 """
-
-
-def _add_pages(folder: Path, settings: str, n_pages: int) -> list[str]:
-    """Add pages in the folder of a worker that does not run yet; return a URL of many hosts."""
-    folder.mkdir()
-    file = folder / "recrawl.toml"
-    file.write_text(settings)
-    n_hosts = max(n_pages // _PAGES_PER_HOST, 1)
-    urls: list[str] = []
-    with recrawl.open(folder, CorpusConfig.from_toml(file)) as corpus:
-        for first in range(0, n_pages, _PAGES_PER_CALL):
-            added = synthetic_urls(first, min(_PAGES_PER_CALL, n_pages - first), n_hosts)
-            corpus.add(added)
-            urls = urls or added.to_pylist()
-    return urls
 
 
 def _wait_until_settled(
@@ -209,9 +198,3 @@ def _newest_snapshots(folder: Path, n_partitions: int) -> list[_Shared]:
                 files = json.loads(Path(newest.path).read_text())["files"]
                 found[i] = _Shared(newest.position, sum(one["bytes"] for one in files) / 1e9)
     return found
-
-
-def _memory_gigabytes(process: int) -> float:
-    status = Path(f"/proc/{process}/status").read_text()
-    (line,) = [line for line in status.splitlines() if line.startswith("VmRSS")]
-    return int(line.split()[1]) * 1024 / 1e9

@@ -27,4 +27,6 @@ def test_a_worker_restores_partitions_that_it_has_no_copy_of() -> None:
     (row,) = found["rows"]
     assert row["partitions_restored"] == 1
     assert row["gigabytes"] > 0
-    assert row["seconds_max"] >= row["seconds_to_notice"] > 0
+    # Another worker may notice a little before the listener does.
+    assert row["seconds_max"] > 0
+    assert row["seconds_to_notice"] > 0
