@@ -14,6 +14,7 @@ from recrawl.dashboard.frame.page_rates import PageRates
 from recrawl.dashboard.frame.page_reads import PageReads
 from recrawl.dashboard.limits import DashboardLimits
 from recrawl.dashboard.login.visitors import Visitor, Visitors
+from recrawl.messages.samples import STEPS, Sample
 from recrawl.service.calls import Service
 from recrawl.service.hosting.hosted import HostedCorpus
 from recrawl.service.keys import ApiKey, Scope
@@ -102,6 +103,15 @@ class OpenedPage:
     ) -> _T:
         """Return the result of a slow call; an older one while a new one is made."""
         return await self.reads.read_slow(self.hosted, version, function, *args)
+
+    async def read_each_minute(
+        self, sample: Sample, function: Callable[..., _T], *args: Hashable
+    ) -> _T:
+        """Return the result of a slow call that another sample of the state may change.
+
+        The samples of the past have one for each minute.
+        """
+        return await self.read_slow(sample.at_ms // STEPS["minute"], function, *args)
 
     async def change(self, function: Callable[..., _T], *args: Any, **kwargs: Any) -> _T:
         """Run a function that changes the corpus; pages show the change at once."""

@@ -14,7 +14,7 @@ from recrawl.dashboard.pages.fetch_results import result_rows
 from recrawl.dashboard.pages.host_charts import host_charts
 from recrawl.dashboard.pages.overview_charts import SPANS
 from recrawl.messages.robots import ROBOTS_CLOSES, ROBOTS_RESULTS, RobotsNote
-from recrawl.messages.samples import STEPS, Figures, Sample, SourceFigures
+from recrawl.messages.samples import Figures, Sample, SourceFigures
 from recrawl.messages.views import HostView
 from recrawl.service.calls import CorpusName
 from recrawl.service.keys import Scope
@@ -153,8 +153,7 @@ async def show_host(
     rows, following = await page.read(_list_pages, page.corpus, view.host, prefix, cursor)
     span = span if span in SPANS else "day"
     is_known = figures is not None and figures.is_freshness_known
-    minute = sample.at_ms // STEPS["minute"]
-    charts = await page.read_slow(minute, _draw, page.corpus, view.host, span, is_known)
+    charts = await page.read_each_minute(sample, _draw, page.corpus, view.host, span, is_known)
     robots = await page.read(page.corpus.robots, (view.host,))
     share = None
     if figures is not None and sample.total.spent:

@@ -11,7 +11,7 @@ from recrawl.dashboard.frame.rendering import chart_html, render
 from recrawl.dashboard.pages.host_charts import kind_charts
 from recrawl.dashboard.pages.hosts import known_freshness
 from recrawl.dashboard.pages.overview_charts import SPANS
-from recrawl.messages.samples import STEPS, Figures
+from recrawl.messages.samples import Figures
 from recrawl.service.calls import CorpusName
 
 __all__ = ["router"]
@@ -82,8 +82,7 @@ async def show_kinds(
     sort = sort if sort in _SORTS else "pages"
     lines.sort(key=_SORTS[sort])
     span = span if span in SPANS else "day"
-    minute = sample.at_ms // STEPS["minute"]
-    charts = await page.read_slow(minute, _draw, page.corpus, drawn, span)
+    charts = await page.read_each_minute(sample, _draw, page.corpus, drawn, span)
     patterns: list[Any] = list(getattr(page.corpus.config, "patterns", ()))
     return render(
         request,

@@ -15,7 +15,7 @@ from recrawl.dashboard.frame.rendering import chart_html, render
 from recrawl.dashboard.pages.fetch_results import result_rows
 from recrawl.dashboard.pages.overview_charts import SPANS, overview_charts
 from recrawl.dashboard.pages.problems import find_problems
-from recrawl.messages.samples import STEPS, Sample, Samples
+from recrawl.messages.samples import Sample, Samples
 from recrawl.service.calls import CorpusName
 
 __all__ = ["router"]
@@ -95,8 +95,8 @@ async def show_live_part(request: Request, corpus: CorpusName, span: _Span = "da
 
 async def _context(page: OpenedPage, span: str) -> dict[str, Any]:
     sample = await page.read_current(page.corpus.sample)
-    past = await page.read_slow(
-        sample.at_ms // STEPS["minute"],
+    past = await page.read_each_minute(
+        sample,
         read_past,
         page.corpus,
         span,

@@ -10,7 +10,7 @@ from recrawl.dashboard.frame.opened_page import open_page
 from recrawl.dashboard.frame.rendering import chart_html, render
 from recrawl.dashboard.pages.host_charts import source_charts
 from recrawl.dashboard.pages.overview_charts import SPANS
-from recrawl.messages.samples import STEPS, SourceFigures
+from recrawl.messages.samples import SourceFigures
 from recrawl.service.calls import CorpusName
 
 __all__ = ["router"]
@@ -84,8 +84,7 @@ async def show_sources(
     charts: list[str] = []
     if any(line.host == host for line in lines) and source:
         lines = [line for line in lines if line.host == host]
-        minute = sample.at_ms // STEPS["minute"]
-        charts = await page.read_slow(minute, _draw, page.corpus, source, host, span)
+        charts = await page.read_each_minute(sample, _draw, page.corpus, source, host, span)
     return render(
         request,
         "sources.html",

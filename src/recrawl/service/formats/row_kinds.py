@@ -19,6 +19,7 @@ __all__ = [
     "SIGNAL_ROWS",
     "URL_ROWS",
     "Column",
+    "Instant",
     "OutcomeRow",
     "PageRow",
     "RequestRow",
@@ -33,7 +34,8 @@ _INSTANT_MAX = 253_402_300_799_999
 _STATUS_MAX = 999
 
 _Amount = Annotated[float, Meta(ge=0, le=_AMOUNT_MAX)]
-_Instant = Annotated[int, Meta(ge=0, le=_INSTANT_MAX)]
+Instant = Annotated[int, Meta(ge=0, le=_INSTANT_MAX)]
+"""Type of a time in milliseconds since 1970."""
 _Status = Annotated[int, Meta(ge=0, le=_STATUS_MAX)]
 
 
@@ -66,9 +68,9 @@ class SignalRow(_Row):
     """A hint that a page may have changed."""
 
     url: str
-    at_ms: _Instant = 0
+    at_ms: Instant = 0
     """Time of the signal, in milliseconds since 1970; 0 for now."""
-    claimed_at_ms: _Instant = 0
+    claimed_at_ms: Instant = 0
     """Time at which the page changed, according to the source; 0 if it does not say."""
     key: str | None = None
 
@@ -78,7 +80,7 @@ class RequestRow(_Row):
 
     url: str
     n_requests: _Amount = 1.0
-    at_ms: _Instant = 0
+    at_ms: Instant = 0
     """End of the period that was counted, in milliseconds since 1970; 0 for now."""
     key: str | None = None
 
@@ -96,7 +98,7 @@ class OutcomeRow(_Row):
     """Digest of what counts; equal texts mean equal content."""
     etag: str | None = None
     last_modified: str | None = None
-    fetched_at_ms: _Instant = 0
+    fetched_at_ms: Instant = 0
     retry_after_seconds: _Amount = 0.0
     moved_to: str | None = None
     disallowed: bool = False

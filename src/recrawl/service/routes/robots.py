@@ -17,6 +17,7 @@ from recrawl.service.calls import (
     service_of,
 )
 from recrawl.service.formats.answers import json_answer, note_rows
+from recrawl.service.formats.row_kinds import Instant
 from recrawl.service.formats.rows import decode_json
 from recrawl.service.keys import Scope
 
@@ -25,8 +26,6 @@ __all__ = ["RobotsBody", "router"]
 router = APIRouter(tags=["reading"])
 
 _HOSTS_MAX = 100
-# The end of the year 9999, in milliseconds since 1970.
-_Instant = Annotated[int, Meta(ge=0, le=253_402_300_799_999)]
 
 
 class RobotsRow(msgspec.Struct):
@@ -38,11 +37,11 @@ class RobotsRow(msgspec.Struct):
     """Result of the latest attempt to read it."""
     closes: Annotated[str, Meta(pattern=f"^({'|'.join(ROBOTS_CLOSES)})$")]
     """How much it closes to the fetcher."""
-    asked_at_ms: _Instant
+    asked_at_ms: Instant
     """Time of the latest attempt."""
-    read_at_ms: _Instant | None = None
+    read_at_ms: Instant | None = None
     """Time of the latest answer that was not an error."""
-    next_ask_ms: _Instant | None = None
+    next_ask_ms: Instant | None = None
     crawl_delay_seconds: Annotated[float, Meta(ge=0, le=1e7)] | None = None
     agent: Annotated[str, Meta(max_length=100)] = ""
     """Name by which the file addresses the fetcher."""

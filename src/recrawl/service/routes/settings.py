@@ -20,6 +20,7 @@ from recrawl.service.calls import (
     service_of,
 )
 from recrawl.service.formats.answers import check_version, json_answer, rows_answer, version_of
+from recrawl.service.formats.row_kinds import Instant
 from recrawl.service.formats.rows import decode_json
 from recrawl.service.hosting.hosted import HostedCorpus
 from recrawl.service.keys import Scope
@@ -29,8 +30,6 @@ __all__ = ["BudgetBody", "HostBody", "router"]
 
 router = APIRouter(tags=["settings"])
 _DELAY_SECONDS_MAX = 4e6
-# The end of the year 9999, in milliseconds since 1970.
-_INSTANT_MAX = 253_402_300_799_999
 _PAGES_OF_HOST_MAX = 1_000
 _Count = Annotated[int, Meta(ge=1, le=65_535)]
 
@@ -49,7 +48,7 @@ class HostBody(msgspec.Struct, forbid_unknown_fields=True):
     """Time between two fetches: seconds, or text such as "5s"."""
     in_flight_max: _Count | None = None
     burst: _Count | None = None
-    blocked_until_ms: Annotated[int, Meta(ge=0, le=_INSTANT_MAX)] | None = None
+    blocked_until_ms: Instant | None = None
     is_closed: bool | None = None
     is_unlimited: bool | None = None
 
