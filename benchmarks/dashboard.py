@@ -44,7 +44,7 @@ _DIGEST: Final = b"0123456789abcdef"
 
 
 def measure(n_pages: int, *, seconds: float, n_periods: int, n_viewers: int) -> dict[str, Any]:
-    """Return the slowest answers of each page, and leases with viewers and without.
+    """Return the slowest answers of each page, and leases and reports with viewers and without.
 
     Parameters
     ----------
@@ -67,12 +67,12 @@ def measure(n_pages: int, *, seconds: float, n_periods: int, n_viewers: int) -> 
             ]
             first = _open_once(base, paths)
             _load(base, _WARM_UP_SECONDS)
-            leases: dict[bool, list[float]] = defaultdict(list)
+            calls: dict[bool, list[tuple[float, float]]] = defaultdict(list)
             answers: dict[str, list[float]] = defaultdict(list)
             for _ in range(n_periods):
                 for is_viewed in (False, True):
                     with _viewers(base, paths, answers, n_viewers if is_viewed else 0):
-                        leases[is_viewed] += _load(base, seconds)
+                        calls[is_viewed] += _load(base, seconds)
     return {
         "n_pages": n_pages,
         "first_seconds": {path or "overview": round(took, 3) for path, took in first.items()},
@@ -80,17 +80,26 @@ def measure(n_pages: int, *, seconds: float, n_periods: int, n_viewers: int) -> 
             (path or "overview").partition("?")[0]: round(max(times), 3)
             for path, times in answers.items()
         },
-        "leases": {
-            "with viewers" if is_viewed else "without": {
-                "n": len(times),
-                "p50_ms": round(1_000 * float(np.percentile(times, 50)), 2),
-                "p99_ms": round(1_000 * float(np.percentile(times, 99)), 2),
-            }
-            for is_viewed, times in leases.items()
-        },
-        "p99_ratio": round(
-            float(np.percentile(leases[True], 99) / np.percentile(leases[False], 99)), 3
-        ),
+        "leases": {_name(key): _figures_of(rows, 0) for key, rows in calls.items()},
+        "reports": {_name(key): _figures_of(rows, 1) for key, rows in calls.items()},
+        "p99_ratio": round(_p99_ms(calls[True], 0) / _p99_ms(calls[False], 0), 3),
+        "report_p99_ratio": round(_p99_ms(calls[True], 1) / _p99_ms(calls[False], 1), 3),
+    }
+
+
+def _name(is_viewed: bool) -> str:
+    return "with viewers" if is_viewed else "without"
+
+
+def _p99_ms(calls: list[tuple[float, float]], column: int) -> float:
+    return 1_000 * float(np.percentile([row[column] for row in calls], 99))
+
+
+def _figures_of(calls: list[tuple[float, float]], column: int) -> dict[str, float]:
+    return {
+        "n": len(calls),
+        "p50_ms": round(1_000 * float(np.median([row[column] for row in calls])), 2),
+        "p99_ms": round(_p99_ms(calls, column), 2),
     }
 
 
@@ -136,16 +145,17 @@ def _get(base: str, path: str) -> float:
     return time.perf_counter() - began
 
 
-def _load(base: str, seconds: float) -> list[float]:
-    """Lease and report for a while; return the seconds of each lease."""
+def _load(base: str, seconds: float) -> list[tuple[float, float]]:
+    """Lease and report for a while; return the seconds of each lease and of its report."""
     times = []
     with Client(f"{base}/v1/corpora/news") as client:
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             began = time.perf_counter()
             orders = client.lease(_ORDERS_PER_LEASE)
-            times.append(time.perf_counter() - began)
+            leased = time.perf_counter()
             client.report([Outcome(handle=one.handle, digest=_DIGEST) for one in orders])
+            times.append((leased - began, time.perf_counter() - leased))
     return times
 
 

@@ -20,6 +20,7 @@ from recrawl.corpus.monitoring.metrics import CorpusMetrics
 from recrawl.corpus.opening import open_corpus
 from recrawl.corpus.plan.curve import Plan
 from recrawl.corpus.view import CountedRows, Signalled
+from recrawl.giving_way import LeasesUnderWay
 from recrawl.messages.robots import RobotsNote
 from recrawl.messages.samples import Sample, Samples, SourceSamples
 from recrawl.node.clock import Clock
@@ -247,6 +248,11 @@ class AsyncCorpus:
     def lease_asked_at_ms(self) -> int | None:
         """When somebody last asked this object for pages, whether it got any; None if never."""
         return self.corpus.lease_asked_at_ms
+
+    @property
+    def leases_under_way(self) -> LeasesUnderWay:
+        """The leases that run now; calls that can wait let them go first."""
+        return self.corpus.leases_under_way
 
     @property
     def is_budget_per_run(self) -> bool:

@@ -66,6 +66,7 @@ from recrawl.errors import (
     PositionLost,
     RecrawlError,
 )
+from recrawl.giving_way import LeasesUnderWay
 from recrawl.ledger import Log
 from recrawl.ledger.contract import check_partition
 from recrawl.messages.partitions import OwnedPartition
@@ -1287,6 +1288,11 @@ class Corpus:
     def lease_asked_at_ms(self) -> int | None:
         """When somebody last asked this object for pages, whether it got any; None if never."""
         return self._leasing.asked_at_ms
+
+    @property
+    def leases_under_way(self) -> LeasesUnderWay:
+        """The leases that run now; calls that can wait let them go first."""
+        return self._leasing.under_way
 
     @property
     def is_budget_per_run(self) -> bool:

@@ -36,7 +36,7 @@ WORKERS_ONLY = {
     "pages_for_plan",
 }
 ONLY_SYNC = {"begin", "change_matching", "close", "lease_each", "partitions"} | WORKERS_ONLY
-PROPERTIES = {"corpus", "is_budget_per_run", "lease_asked_at_ms", "n_pages"}
+PROPERTIES = {"corpus", "is_budget_per_run", "lease_asked_at_ms", "leases_under_way", "n_pages"}
 
 
 def imported_modules(tree: ast.Module) -> Iterator[str]:

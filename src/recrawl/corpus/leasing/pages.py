@@ -28,6 +28,7 @@ from recrawl.corpus.leasing.together import (
 )
 from recrawl.corpus.leasing.urls import LeasedUrls, lease_urls, refuse_urls
 from recrawl.errors import RecrawlError, RequestKeyReused
+from recrawl.giving_way import LeasesUnderWay
 from recrawl.merged_calls import MergedCalls
 from recrawl.messages.leases import LEASE_SECONDS_MAX
 from recrawl.node.clock import NodeTime
@@ -86,6 +87,8 @@ class Leasing:
         self._large_calls = MergedCalls(self.lease_all, n_rows_max)
         # From looking for a key in the log to logging it.
         self._keys_lock = ProcessLock(RLock())
+        self.under_way = LeasesUnderWay()
+        """Leases that run now."""
         self.asked_at_ms: int | None = None
         """When somebody last asked for pages; None if nobody has."""
 
@@ -213,7 +216,8 @@ class Leasing:
         call = SmallLease(self, Wanted(run, seconds, exact), shares)
         n = sum(max(share.n, 0) for share in shares)
         calls = self._small_calls if n <= FEW_ORDERS_MAX and not exact else self._large_calls
-        found: list[OrderRows | Exception] = calls.call(call, n_rows=n, kind=call.wanted)
+        with self.under_way:
+            found: list[OrderRows | Exception] = calls.call(call, n_rows=n, kind=call.wanted)
         return found
 
     def lease_all(self, calls: Sequence[SmallLease]) -> list[list[OrderRows | Exception]]:
@@ -342,7 +346,7 @@ class Leasing:
         closed = window_reason(self._config, now_ms)
         if closed is not None:
             return refuse_urls(urls, closed)
-        with self._nodes.use_all(), self._budget_split.use_run(name):
+        with self.under_way, self._nodes.use_all(), self._budget_split.use_run(name):
             self._budget_split.rebalance()
             self._split_hosts.step(self._time.now_ms())
             return lease_urls(

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from recrawl.core.arrays import FloatArray
 from recrawl.corpus.budget_view import BudgetView
 from recrawl.corpus.inspect.hosts import find_largest
+from recrawl.giving_way import give_way
 from recrawl.messages.samples import (
     DURATION_EDGES_SECONDS,
     FRESHNESS_EDGES,
@@ -131,6 +132,7 @@ def read_present(nodes: Sequence[Node], now_ms: int) -> Sample:
     largest = find_largest(nodes, [state.hosts.number for state in states], HOSTS_SAMPLED_MAX)
     parts = []
     for node, state, numbers in zip(nodes, states, largest, strict=True):
+        give_way()
         is_shown = np.isin(state.hosts.number, numbers)
         hosts = NumberedRows(state.hosts.number[is_shown], state.hosts.figures[is_shown])
         unit = BudgetView.of([node.shard], None, now_ms)

@@ -21,6 +21,7 @@ from recrawl.errors import (
     SnapshotError,
     TimeLost,
 )
+from recrawl.giving_way import give_way
 from recrawl.ledger import Ledger, SavedSnapshot
 from recrawl.messages.results import RowStatus
 from recrawl.node.durability.recovery import Partition, initial_shard, restore_shard
@@ -161,6 +162,7 @@ def steps(
                 return
             if on_record is not None:
                 on_record(1)
+            give_way()
             inner = without_key(record)
             if schemas is None or inner.schema in schemas:
                 happening = entry_of(inner)

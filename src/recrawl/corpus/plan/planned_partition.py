@@ -19,6 +19,7 @@ from recrawl.core.price.due_table import DueTable
 from recrawl.core.price.promise import latest_elapsed
 from recrawl.corpus.inspect.kinds import kind_names
 from recrawl.corpus.inspect.page_sample import PageSample, is_fetched, sample_in_steps
+from recrawl.giving_way import give_way
 from recrawl.node.node import Node
 from recrawl.shard import Shard
 from recrawl.shard.state.rules import has_learning_horizon, learning_horizon
@@ -219,6 +220,7 @@ def _read(
 
     @contextmanager
     def read_tables() -> Iterator[Tables]:
+        give_way()
         with lock:
             yield shard.tables
 

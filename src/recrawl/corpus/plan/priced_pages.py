@@ -25,6 +25,7 @@ from recrawl.corpus.plan.planned_partition import (
     page_quotas,
     read_shard,
 )
+from recrawl.giving_way import give_way
 from recrawl.shard import Shard
 from recrawl.shard.due import Terms
 
@@ -291,6 +292,7 @@ def priced_points(
     for with_signals in (False, True):
         own = np.flatnonzero(has_signals == with_signals)
         for first in range(0, own.size, n_rows):
+            give_way()
             rows = own[first : first + n_rows]
             arguments = words_of(word[rows]), terms, bounds[rows], log2_price, late_seconds
             found = (

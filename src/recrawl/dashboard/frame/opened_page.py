@@ -92,17 +92,23 @@ class OpenedPage:
 
     async def read(self, function: Callable[..., _T], *args: Hashable, **kwargs: Hashable) -> _T:
         """Return the result of a call that reads the corpus, at most a few seconds old."""
-        return await self.reads.read(self.hosted, function, *args, **kwargs)
+        found = await self.reads.read(self.hosted, function, *args, **kwargs)
+        await self.hosted.give_way()  # whatever the page makes of it takes time, too
+        return found
 
     async def read_current(self, function: Callable[..., _T], *args: Hashable) -> _T:
         """Return the result of a quick call, never older than five seconds."""
-        return await self.reads.read_current(self.hosted, function, *args)
+        found = await self.reads.read_current(self.hosted, function, *args)
+        await self.hosted.give_way()
+        return found
 
     async def read_slow(
         self, version: Hashable, function: Callable[..., _T], *args: Hashable
     ) -> _T:
         """Return the result of a slow call; an older one while a new one is made."""
-        return await self.reads.read_slow(self.hosted, version, function, *args)
+        found = await self.reads.read_slow(self.hosted, version, function, *args)
+        await self.hosted.give_way()
+        return found
 
     async def read_each_minute(
         self, sample: Sample, function: Callable[..., _T], *args: Hashable

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recrawl.core.arrays import FloatArray
+from recrawl.giving_way import give_way
 from recrawl.messages.samples import (
     COUNTS,
     HOSTS_SAMPLED_MAX,
@@ -129,6 +130,7 @@ def read_state(
     n_pages_max
         Largest number of pages to look at; of more, a sample.
     """
+    give_way()
     with lock:
         n_pages = shard.tables.groups.n_pages.copy()
     n_hosts = int(np.count_nonzero(n_pages))
@@ -145,6 +147,7 @@ def read_state(
         )
     sums = None
     while sums is None:
+        give_way()
         with lock:
             sums = next(pieces)
     with lock:

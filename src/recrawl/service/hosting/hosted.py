@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from recrawl.corpus import Outcome, Reported
+from recrawl.giving_way import LeasesUnderWay, Patience
 from recrawl.service.hosting.consumer_watch import ConsumerWatch
 from recrawl.service.hosting.feed_watch import FeedWatch
 from recrawl.service.hosting.host_turns import HostTurns
@@ -27,6 +28,9 @@ _MERGED_OUTCOMES_MAX = 256
 _THREADS = 2
 # Calls that wait for other workers must not keep others from running.
 _THREADS_OF_WHOLE = 8
+# Longest time that a call for a page, and each step of making the page, wait for leases.
+_READING_PATIENCE_SECONDS = 0.5
+_SHOWING_PATIENCE_SECONDS = 0.1
 
 
 class SettingsLock(asyncio.Lock):
@@ -84,6 +88,8 @@ class HostedCorpus:
     ) -> None:
         self.name = name
         self.corpus = corpus
+        self.leases_here: LeasesUnderWay = getattr(corpus, "local", corpus).leases_under_way
+        """Leases that run in this process, of the corpus or of its partitions that are here."""
         self._whole = whole
         self._are_merged = n_threads == _THREADS
         self.guard = WriteGuard(corpus, limits)
@@ -188,8 +194,22 @@ class HostedCorpus:
         return await self._reading.run(function, *args, **kwargs)
 
     async def show(self, function: Callable[..., _T], *args: Any, **kwargs: Any) -> _T:
-        """Run a function that reads the corpus for a page that a person looks at."""
-        return await self._showing.run(function, *args, **kwargs)
+        """Run a function that reads the corpus for a page that a person looks at.
+
+        Leases go first: it runs in pieces between them.
+        """
+
+        def run() -> _T:
+            with self.leases_here.go_first(_READING_PATIENCE_SECONDS):
+                return function(*args, **kwargs)
+
+        return await self._showing.run(run)
+
+    async def give_way(self) -> None:
+        """Wait until no lease runs here, but not long: what follows is to show a page."""
+        patience = Patience(self.leases_here, _SHOWING_PATIENCE_SECONDS)
+        while (seconds := patience.pause_seconds()) > 0:
+            await asyncio.sleep(seconds)
 
     async def change(self, function: Callable[..., _T], *args: Any, **kwargs: Any) -> _T:
         """Run a function that changes the corpus."""
