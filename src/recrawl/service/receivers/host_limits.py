@@ -44,11 +44,28 @@ class HostLimits:
         n
             Number of URLs.
         """
-        now = self._now()
-        left, at = self._buckets.pop(host, (float(self._n_per_hour), now))
-        left = min(left + (now - at) * self._n_per_hour / _HOUR, float(self._n_per_hour))
+        left, now = self._take_out(host)
         is_enough = left >= n
         self._buckets[host] = (left - n if is_enough else left, now)
         while len(self._buckets) > self._n_hosts_max:
             self._buckets.popitem(last=False)
         return 0 if is_enough else math.ceil((n - left) * _HOUR / self._n_per_hour)
+
+    def give_back(self, host: str, n: int) -> None:
+        """Count URLs no longer, because the server could not take them.
+
+        Parameters
+        ----------
+        host
+            Name of the host.
+        n
+            Number of URLs.
+        """
+        left, now = self._take_out(host)
+        self._buckets[host] = (min(left + n, float(self._n_per_hour)), now)
+
+    def _take_out(self, host: str) -> tuple[float, float]:
+        """Return how many URLs a host may announce now, and the time; forget both."""
+        now = self._now()
+        left, at = self._buckets.pop(host, (float(self._n_per_hour), now))
+        return min(left + (now - at) * self._n_per_hour / _HOUR, float(self._n_per_hour)), now

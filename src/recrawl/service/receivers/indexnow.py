@@ -6,6 +6,7 @@ of the source ``indexnow``, and recrawl learns for each host how reliable they a
 """
 
 import asyncio
+import logging
 import re
 import time
 from collections import OrderedDict
@@ -18,6 +19,7 @@ import msgspec
 from recrawl.service.hosting.hosted import HostedCorpus
 from recrawl.service.limits import ServiceLimits
 from recrawl.service.problems import Problem, too_busy
+from recrawl.service.receivers.announced_pages import check_all_taken, signal_announced
 from recrawl.service.receivers.host_limits import HostLimits
 from recrawl.service.receivers.notice_urls import host_of_page
 
@@ -33,6 +35,11 @@ _VALID_SECONDS = 86_400.0
 _INVALID_SECONDS = 600.0
 _KEYS_MAX = 10_000
 _CHECKS_MAX = 64
+# Attempts to signal pages whose partitions are away, and the time between them.
+_ATTEMPTS_MAX = 12
+_AGAIN_SECONDS = 5.0
+
+logger = logging.getLogger(__name__)
 
 
 class NoticeBody(msgspec.Struct, rename="camel"):
@@ -143,7 +150,9 @@ class IndexNow:
         if checked is not None and time.monotonic() < checked.until:
             if not checked.is_valid:
                 raise Problem("key-not-verified", f"{notice.key_url} does not have the key")
-            await _signal(hosted, notice)
+            away = await _signal(hosted, notice.urls)
+            self._hosts.give_back(notice.host, len(away))
+            check_all_taken(away, len(notice.urls))
             return 200
         self._check_later(name, hosted, notice)
         return 202
@@ -179,7 +188,7 @@ class IndexNow:
             waiting = self._waiting.pop(name)
         if is_valid:
             for hosted, notice in waiting:
-                await _signal(hosted, notice)
+                await _signal_until_taken(hosted, notice.urls)
 
     async def close(self) -> None:
         """End the checks that run; their notices are lost, and sites are polled anyway."""
@@ -195,5 +204,15 @@ def _is_tracked(corpus: Any, host: str) -> bool:
     return bool(corpus.n_pages_of_host(host))
 
 
-async def _signal(hosted: HostedCorpus, notice: Notice) -> None:
-    await hosted.change(hosted.corpus.signal, list(notice.urls), source=SOURCE)
+async def _signal(hosted: HostedCorpus, urls: Sequence[str]) -> list[str]:
+    return await signal_announced(hosted, list(urls), source=SOURCE)
+
+
+async def _signal_until_taken(hosted: HostedCorpus, urls: Sequence[str]) -> None:
+    """Signal pages for which the site has its answer, 202, already."""
+    for _ in range(_ATTEMPTS_MAX):
+        urls = await _signal(hosted, urls)
+        if not urls:
+            return
+        await asyncio.sleep(_AGAIN_SECONDS)
+    logger.warning("%d pages of IndexNow could not be reached, and are not signalled", len(urls))

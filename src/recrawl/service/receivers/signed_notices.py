@@ -18,6 +18,7 @@ from recrawl.errors import WebhookRefused
 from recrawl.service.hosting.hosted import HostedCorpus
 from recrawl.service.limits import ServiceLimits
 from recrawl.service.problems import Problem
+from recrawl.service.receivers.announced_pages import check_all_taken, signal_announced
 from recrawl.service.receivers.host_limits import HostLimits
 from recrawl.service.receivers.notice_urls import host_of_page
 from recrawl.service.receivers.receiver_files import NoticeReceiver, ReceiverRing
@@ -130,7 +131,12 @@ class SignedNotices:
         taken, n_refused, n_delayed = self._choose(receiver, urls)
         if taken:
             key = RequestKey(f"receiver {name} {message_id}".encode(), digest)
-            await hosted.change(hosted.corpus.signal, taken, source=SIGNED_SOURCE, request=key)
+            away = await signal_announced(hosted, taken, source=SIGNED_SOURCE, request=key)
+            if away:
+                # The same request again signals each page once, so all of it may be sent again.
+                for host, n in Counter(map(host_of_page, taken)).items():
+                    self._hosts.give_back(host, n)
+            check_all_taken(away, len(taken))
         accepted = self._seen[seen] = Accepted(len(taken), n_refused, n_delayed)
         while len(self._seen) > _SEEN_MAX:
             self._seen.popitem(last=False)

@@ -13,8 +13,10 @@ from recrawl.cli.commands import serve
 from recrawl.corpus import Corpus
 from recrawl.service import ServiceLimits
 from recrawl.service.problems import Problem
+from recrawl.service.receivers import indexnow
 from recrawl.service.receivers.host_limits import HostLimits
 from recrawl.service.receivers.indexnow import read_notice
+from tests.unit.service.receivers.away_pages import AwayPages
 from tests.unit.service.running_server import Answer, RunningServer
 
 KEY = "abcdef-0123456789"
@@ -110,6 +112,36 @@ def test_a_notice_is_taken_once_its_key_is_verified(receiving: RunningServer, si
     assert site.requests == {f"/{KEY}.txt": 1}  # the key is remembered
     rows, _ = receiving.app.state.corpus.sources()
     assert {row.source for row in rows} == {"indexnow"}
+
+
+def test_a_site_sends_a_notice_again_if_pages_cannot_be_reached(
+    receiving: RunningServer, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    announce(receiving, site, "/0")
+    wait_until(lambda: n_signals(receiving) == 1)
+    away = AwayPages(receiving.app.state.corpus, monkeypatch)
+    away.urls = {site.url("/2")}
+    answer = announce(receiving, site, "/1", "/2")
+    assert (answer.status, answer.problem) == (503, "unavailable")
+    assert answer.headers["retry-after"] == "5"
+    assert "1 of 2 pages" in answer.json["detail"]
+    assert n_signals(receiving) == 2
+    away.urls.clear()
+    assert announce(receiving, site, "/1", "/2").status == 200
+
+
+def test_pages_that_come_back_after_the_answer_are_signalled_then(
+    receiving: RunningServer, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer to a notice with an unknown key comes before its pages are signalled."""
+    monkeypatch.setattr(indexnow, "_AGAIN_SECONDS", 0.05)
+    away = AwayPages(receiving.app.state.corpus, monkeypatch)
+    away.urls = {site.url("/2")}
+    assert announce(receiving, site, "/1", "/2").status == 202
+    wait_until(lambda: away.n_calls >= 2)
+    assert n_signals(receiving) == 1
+    away.urls.clear()
+    wait_until(lambda: n_signals(receiving) == 2)
 
 
 def test_a_key_that_the_site_does_not_have_is_refused(receiving: RunningServer, site: Site) -> None:
@@ -228,3 +260,13 @@ def test_limits_of_hosts_fill_up_again_and_are_bounded() -> None:
     limits.take("b", 1)
     limits.take("c", 1)
     assert limits.take("a", 60) == 0  # forgotten
+
+
+def test_urls_that_were_not_taken_may_be_announced_again() -> None:
+    limits = HostLimits(10, now=lambda: 0.0)
+    assert limits.take("a.example", 8) == 0
+    assert limits.take("a.example", 8) > 0
+    limits.give_back("a.example", 6)
+    assert limits.take("a.example", 8) == 0
+    limits.give_back("a.example", 100)
+    assert limits.take("a.example", 11) > 0

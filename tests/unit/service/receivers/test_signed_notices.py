@@ -21,6 +21,7 @@ from recrawl.service.problems import Problem
 from recrawl.service.receivers.signed_notices import read_notice_urls
 from recrawl.service.webhooks.signatures import make_webhook_secret, signature_headers
 from tests.manual_clock import ManualClock
+from tests.unit.service.receivers.away_pages import AwayPages
 from tests.unit.service.running_server import Answer, RunningServer
 
 URLS = [f"https://blog.example/{i}" for i in range(8)]
@@ -82,6 +83,19 @@ def test_a_signed_notice_becomes_signals(blog: Blog) -> None:
     assert blog.n_signals == 2
     (row,) = blog.corpus.sources()[0]
     assert row.source == "webhook"
+
+
+def test_a_notice_is_sent_again_if_pages_cannot_be_reached(
+    blog: Blog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    away = AwayPages(blog.corpus, monkeypatch)
+    away.urls = {URLS[1]}
+    for _ in range(3):
+        answer = blog.send({"urls": URLS}, message_id="a")
+        assert (answer.status, answer.problem) == (503, "unavailable")
+        assert answer.headers["retry-after"] == "5"
+    away.urls.clear()
+    assert blog.send({"urls": URLS}, message_id="a").json["n_accepted"] == 8
 
 
 def test_pages_of_other_hosts_are_refused(blog: Blog) -> None:

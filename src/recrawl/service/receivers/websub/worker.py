@@ -14,6 +14,7 @@ from recrawl.errors import RecrawlError
 from recrawl.fetch.addresses import parse_networks
 from recrawl.service.hosting.hosted import HostedCorpus
 from recrawl.service.limits import ServiceLimits
+from recrawl.service.receivers.announced_pages import check_all_taken, signal_announced
 from recrawl.service.receivers.host_limits import HostLimits
 from recrawl.service.receivers.websub.discovery import FetchFeed, find_hubs
 from recrawl.service.receivers.websub.files import SubscriptionFile
@@ -248,13 +249,17 @@ class HubClient:
         if pages:
             # The same push again, within a day, counts once.
             digest = blake2b(body, digest_size=16).digest()
-            await self._hosted.change(
-                self._hosted.corpus.signal,
+            away = await signal_announced(
+                self._hosted,
                 [page.url for page in pages],
                 source=WEBSUB_SOURCE,
                 claimed_at_ms=[page.claimed_at_ms for page in pages],
                 request=RequestKey(f"websub {token} {digest.hex()}".encode(), digest),
             )
+            if away:
+                for page in pages:
+                    self._hosts.give_back(page.host, 1)
+            check_all_taken(away, len(pages))
         if now_ms - one.pushed_at_ms >= _PUSH_NOTED_MS:
             await self._change(token, lambda stored: replace(stored, pushed_at_ms=now_ms))
         return 202

@@ -13,6 +13,7 @@ from recrawl.corpus import Corpus
 from recrawl.service import FeedSubscription, ServiceLimits, list_feed_subscriptions, subscribe_feed
 from recrawl.service import unsubscribe_feed as unsubscribe
 from tests.manual_clock import ManualClock
+from tests.unit.service.receivers.away_pages import AwayPages
 from tests.unit.service.receivers.websub.hub import Asked, Hub, send
 from tests.unit.service.running_server import RunningServer
 
@@ -270,6 +271,18 @@ def test_a_push_that_is_repeated_counts_once(
     old = hub.feed([(hub.url("/0"), DATE.format(0))])
     assert hub.push(asked.callback, old).status == 202
     assert subscriber.n_signals == 3
+
+
+def test_a_hub_pushes_again_if_pages_cannot_be_reached(
+    subscriber: Subscriber, hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = subscriber.activate()
+    away = AwayPages(subscriber.corpus, monkeypatch)
+    away.urls = {hub.url("/1")}
+    body = hub.feed([(hub.url(f"/{i}"), DATE.format(i)) for i in range(3)])
+    assert hub.push(asked.callback, body).status == 503
+    away.urls.clear()
+    assert hub.push(asked.callback, body).status == 202
 
 
 def test_a_feed_announces_pages_of_its_own_host_alone(subscriber: Subscriber, hub: Hub) -> None:
