@@ -56,6 +56,17 @@ class ClusterStatus:
     """Value that a fetch must reach in every partition; None if it is not known."""
 
     @property
+    def do_all_clocks_differ(self) -> bool:
+        """Whether no worker has a clock that agrees with those of most others."""
+        return bool(self.workers) and all(one.clock_ahead_seconds for one in self.workers)
+
+    def _why_owner(self, unable: Heartbeat) -> str:
+        """Return what a worker does that cannot own partitions: without another, it has to."""
+        if unable.owned and not any(one.can_own for one in self.workers):
+            return f"{unable.worker} keeps its partitions only because no worker can take them"
+        return f"{unable.worker} cannot own partitions"
+
+    @property
     def problems(self) -> list[str]:
         """What an operator should know, in sentences."""
         found = []
@@ -69,15 +80,21 @@ class ClusterStatus:
         if alone and n_able > 1:
             found.append(f"Partition {_numbers(alone)} has no standby yet.")
         found += [
-            f"{one.worker} cannot own partitions: its disk is full."
+            f"{self._why_owner(one)}: its disk is full."
             for one in self.workers
             if not one.can_own and one.reads_log and not one.clock_ahead_seconds
         ]
-        found += [
-            f"{one.worker} cannot own partitions: its clock is {_difference(one)} most others."
-            for one in self.workers
-            if one.clock_ahead_seconds
-        ]
+        if self.do_all_clocks_differ:
+            found.append(
+                "The clocks of all workers differ, so they keep their partitions, but most of what "
+                "they forward to each other fails. Set the clocks."
+            )
+        else:
+            found += [
+                f"{self._why_owner(one)}: its clock is {_difference(one)} most others."
+                for one in self.workers
+                if one.clock_ahead_seconds
+            ]
         found += [
             f"{one.worker} cannot read the log, because a newer version wrote to it: upgrade it."
             for one in self.workers

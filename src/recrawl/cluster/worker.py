@@ -293,15 +293,15 @@ class Worker:
             executor.submit(self._make, move)
 
     def _compare_clocks(self) -> None:
-        """Own no partitions while the clock of this machine differs from most others."""
+        """Give partitions to others while the clock of this machine differs from most of them."""
         before, ahead = self._clock_ahead_seconds, self.presence.clock_ahead_seconds
         self._clock_ahead_seconds = ahead
         if ahead:
             self._had_wrong_clock = True
             if not before:
                 logger.error(
-                    "the clock of this machine is %s %s those of most workers, so this one owns no "
-                    "partitions until it is set",
+                    "the clock of this machine is %s %s those of most workers: until it is set, "
+                    "this one gives its partitions to workers whose clocks agree, if there are any",
                     seconds_text(abs(ahead)),
                     "ahead of" if ahead > 0 else "behind",
                 )

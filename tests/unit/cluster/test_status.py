@@ -120,3 +120,45 @@ def test_why_a_worker_cannot_own_partitions() -> None:
         beat = replace(unable, clock_ahead_seconds=seconds).to_bytes()
         topic = Topic([], [heartbeat("a", 0, 1), (key, beat)])
         assert topic.observe().problems == [problem]
+
+
+def test_workers_whose_clocks_all_differ_are_not_said_to_own_nothing() -> None:
+    one = Heartbeat(
+        worker="a",
+        instance="1",
+        started_at_ms=1,
+        can_own=False,
+        clock_ahead_seconds=7_200.0,
+        owned={0: OwnedPartition(1)},
+        standby_seconds={1: 0.0},
+    )
+    other = replace(
+        one,
+        worker="b",
+        clock_ahead_seconds=-7_200.0,
+        owned={1: OwnedPartition(1)},
+        standby_seconds={0: 0.0},
+    )
+    beats = [(f"worker/{each.worker}", each.to_bytes()) for each in (one, other)]
+    status = Topic([], beats).observe()
+    assert status.do_all_clocks_differ
+    assert [each.owner for each in status.partitions] == ["a", "b"]
+    assert status.problems == [
+        "The clocks of all workers differ, so they keep their partitions, but most of what they "
+        "forward to each other fails. Set the clocks."
+    ]
+
+
+def test_workers_whose_disks_are_all_full_are_not_said_to_own_nothing() -> None:
+    full = Heartbeat(
+        worker="a", instance="1", started_at_ms=1, can_own=False, owned={0: OwnedPartition(1)}
+    )
+    ahead = replace(full, worker="b", clock_ahead_seconds=7_200.0, owned={1: OwnedPartition(1)})
+    new = replace(full, worker="c", owned={})
+    beats = [(f"worker/{each.worker}", each.to_bytes()) for each in (full, ahead, new)]
+    keeps = "keeps its partitions only because no worker can take them"
+    assert Topic([], beats).observe().problems == [
+        f"a {keeps}: its disk is full.",
+        "c cannot own partitions: its disk is full.",
+        f"b {keeps}: its clock is 2 h ahead of most others.",
+    ]

@@ -69,6 +69,7 @@ def show_status(folder: Path, out: Output) -> None:
                 "standbys": dict(one.standbys),
             }
         )
+    clock_problem = "clocks differ" if status.do_all_clocks_differ else "wrong clock"
     out.table(
         ("worker", "address", "zone", "version", "owns", "follows", ""),
         [
@@ -83,7 +84,7 @@ def show_status(folder: Path, out: Output) -> None:
                     is_leaving=worker.is_leaving,
                     reads_log=worker.reads_log,
                     can_own=worker.can_own,
-                    has_right_clock=not worker.clock_ahead_seconds,
+                    clock_problem=clock_problem if worker.clock_ahead_seconds else "",
                     is_drained=worker.worker in status.rules.drained,
                 ),
             )
@@ -130,14 +131,14 @@ def _rate_text(per_second: float | None) -> str:
 
 
 def _remark(
-    *, is_leaving: bool, reads_log: bool, can_own: bool, has_right_clock: bool, is_drained: bool
+    *, is_leaving: bool, reads_log: bool, can_own: bool, clock_problem: str, is_drained: bool
 ) -> str:
     if is_leaving:
         return "ends"
     if not reads_log:
         return "too old"
-    if not has_right_clock:
-        return "wrong clock"
+    if clock_problem:
+        return clock_problem
     if not can_own:
         return "disk full"
     return "drained" if is_drained else ""

@@ -54,7 +54,8 @@ class Heartbeat:
     sent_at_ms
         Time at which it was sent, by the clock of the machine; 0 if the version does not say.
     clock_ahead_seconds
-        Seconds by which this clock is ahead of most others, if it therefore cannot own partitions.
+        Seconds by which this clock is ahead of most others, if it differs from them; then it owns
+        partitions only if no other worker can.
     """
 
     worker: str

@@ -261,6 +261,50 @@ def test_a_worker_with_a_wrong_clock_owns_nothing_until_it_is_set(workers: Worke
     assert corpus.n_followed == 1
 
 
+def test_workers_whose_clocks_all_differ_keep_their_partitions_and_say_so(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    workers = Workers()
+    corpora, running, at_once = [OwnedByFew() for _ in range(3)], [], AtOnce()
+    ahead = [0.0, 0.0, 0.0]
+
+    def wall_clock(i: int) -> Callable[[], int]:
+        return lambda: round(1e12 + 1000 * (workers.now + ahead[i]))
+
+    for i, corpus in enumerate(corpora):
+        worker = Worker(
+            corpus,
+            workers.wires.connect(),
+            4,
+            Heartbeat(worker="abc"[i], instance="abc"[i], started_at_ms=1),
+            monotonic=lambda: workers.now,
+            wall_ms=wall_clock(i),
+            restores=at_once,
+            claims=at_once,
+            ticks=at_once,
+        )
+        running.append(worker)
+
+    def run(seconds: float) -> None:
+        for _ in range(round(10 * seconds)):
+            workers.now += 0.1
+            for worker in running:
+                worker.presence.step()
+                worker.step()
+
+    def owned() -> list[int]:
+        return sorted(partition for corpus in corpora for partition in corpus.owned)
+
+    run(60)
+    assert owned() == [0, 1, 2, 3]
+    ahead[1:] = HOUR, -HOUR
+    run(60)
+    assert all(worker.presence.clock_ahead_seconds for worker in running)
+    assert owned() == [0, 1, 2, 3]
+    assert "gives its partitions to workers whose clocks agree, if there are any" in caplog.text
+    assert "owns no partitions" not in caplog.text
+
+
 def beat(worker: str, sent_at: float) -> Heartbeat:
     return Heartbeat(
         worker=worker, instance=worker, started_at_ms=1, sent_at_ms=round(1000 * sent_at)
