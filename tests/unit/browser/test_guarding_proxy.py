@@ -24,13 +24,13 @@ from recrawl.fetch import FetchRequest, HttpFetcher
 from recrawl.fetch.addresses import address_refusal, parse_networks
 from recrawl.fetch.guarded_sockets import AddressGuard
 from recrawl.testing.fetchers import ScriptedSite, SeenRequest, http_answer, open_site
+from recrawl.testing.own_connections import watch_connections
 from tests.unit.browser.browser_fixtures import browser_settings, fetch_settings, html
 from tests.unit.fetch.test_forbidden_addresses import (
     NameTable,
     open_listener,
     port_of,
     trick_urls,
-    watch_connections,
 )
 
 # Every way that we know of in which a page can make a browser send something.

@@ -6,9 +6,8 @@ by the interpreter, which reports every connection of any socket to its audit ho
 
 import asyncio
 import socket
-import sys
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 from xml.sax.saxutils import escape
 
@@ -27,6 +26,7 @@ from recrawl.fetch import (
 from recrawl.fetch.guarded_sockets import AddressGuard, RefusedAddress
 from recrawl.signals import HintReader
 from recrawl.testing.fetchers import ScriptedSite, http_answer, open_site
+from recrawl.testing.own_connections import watch_connections
 
 FORBIDDEN_V4 = [
     *("0.0.0.0", "0.1.2.3", "10.0.0.1", "10.255.255.254", "100.64.0.1", "100.100.100.200"),
@@ -164,32 +164,6 @@ class NameTable(AbstractResolver):
 
     async def close(self) -> None:
         pass
-
-
-_connected: list[list[Any]] = []
-
-
-def _note_connection(event: str, arguments: tuple[Any, ...]) -> None:
-    if event == "socket.connect":
-        for seen in _connected:
-            seen.append(arguments[1])
-
-
-sys.addaudithook(_note_connection)
-
-
-@contextmanager
-def watch_connections() -> Iterator[list[Any]]:
-    """Note the addresses that this process connects to.
-
-    A listener cannot tell: other programs may try its port, if it was that of an earlier server.
-    """
-    seen: list[Any] = []
-    _connected.append(seen)
-    try:
-        yield seen
-    finally:
-        _connected.remove(seen)
 
 
 @asynccontextmanager

@@ -23,7 +23,8 @@ from recrawl.testing.fetchers import (
     http_answer,
     open_site,
 )
-from tests.unit.fetch.test_forbidden_addresses import NameTable, watch_connections
+from recrawl.testing.own_connections import watch_connections
+from tests.unit.fetch.test_forbidden_addresses import NameTable
 
 
 @pytest.mark.parametrize("check", FETCHER_CHECKS, ids=lambda check: check.__name__)
