@@ -91,7 +91,9 @@ async def _show_problem(request: Request, error: Exception) -> Response:
 
 async def _show_page_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, PageError)
-    return _error_page(request, error.status, error.title, error.detail)
+    response = _error_page(request, error.status, error.title, error.detail)
+    response.headers.update(error.headers)
+    return response
 
 
 async def _show_invalid(request: Request, error: Exception) -> Response:

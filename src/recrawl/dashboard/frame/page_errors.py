@@ -1,6 +1,13 @@
 """Errors that a person sees as a page."""
 
-__all__ = ["PageError"]
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from recrawl.service.problems import Problem
+
+__all__ = ["PageError", "not_done", "say_not_done"]
+
+_RETRY_SECONDS = 5
 
 
 class PageError(Exception):
@@ -9,7 +16,7 @@ class PageError(Exception):
     Parameters
     ----------
     status
-        HTTP status of the answer.
+        HTTP status of the answer; with 503 the answer says when to try again.
     title
         Description of the error, in a few words.
     detail
@@ -21,3 +28,39 @@ class PageError(Exception):
         self.status = status
         self.title = title
         self.detail = detail
+        self.headers = {"Retry-After": str(_RETRY_SECONDS)} if status == 503 else {}
+
+
+def not_done(action: str, what: str) -> PageError:
+    """Return the error of an action that is not done, because its partition is away.
+
+    Parameters
+    ----------
+    action
+        Action that a person has asked for, such as ``"stop tracking the page"``.
+    what
+        Subject of the action: ``"page"`` or ``"host"``.
+    """
+    return PageError(
+        503,
+        "This is not done",
+        f"recrawl could not {action}, because the partition of the {what} cannot be reached now. "
+        f"Look at the {what} again in a few seconds, and repeat this if nothing has changed.",
+    )
+
+
+@contextmanager
+def say_not_done(action: str, what: str) -> Iterator[None]:
+    """Say what is not done, if a call to the corpus finds that it cannot be reached.
+
+    Parameters
+    ----------
+    action, what
+        See `not_done`.
+    """
+    try:
+        yield
+    except Problem as problem:
+        if problem.name != "unavailable":
+            raise
+        raise not_done(action, what) from problem

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
 from recrawl.dashboard.frame.opened_page import OpenedPage, open_action, open_page, see_other
-from recrawl.dashboard.frame.page_errors import PageError
+from recrawl.dashboard.frame.page_errors import PageError, say_not_done
 from recrawl.dashboard.frame.rendering import chart_html, render
 from recrawl.dashboard.pages.fetch_results import result_rows
 from recrawl.dashboard.pages.host_charts import host_charts
@@ -209,6 +209,15 @@ def _list_pages(
     return batch.to_pylist(), following
 
 
+_NOT_DONE: Final = {
+    "delay": "set the delay of the host",
+    "block": "block the host",
+    "unblock": "take back that the host is blocked",
+    "close": "close the host",
+    "open": "open the host again",
+}
+
+
 @router.post("/ui/{corpus}/hosts/{host:path}")
 async def change_host(request: Request, corpus: CorpusName, host: str) -> Response:
     """Set the delay of a host, block it for a while, close it, or take that back."""
@@ -218,7 +227,8 @@ async def change_host(request: Request, corpus: CorpusName, host: str) -> Respon
     request.state.action = f"dashboard: {action} a host"
     note_new_values(request.scope, settings)
     async with page.hosted.settings_lock:
-        await page.change(page.corpus.set_host, host, **settings)
+        with say_not_done(_NOT_DONE[action], "host"):
+            await page.change(page.corpus.set_host, host, **settings)
     return see_other(f"/ui/{corpus}/hosts/{quote(host, safe='')}?done={action}")
 
 

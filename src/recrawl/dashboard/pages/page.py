@@ -8,10 +8,10 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
 from recrawl.dashboard.frame.opened_page import OpenedPage, open_action, open_page, see_other
-from recrawl.dashboard.frame.page_errors import PageError
+from recrawl.dashboard.frame.page_errors import PageError, not_done, say_not_done
 from recrawl.dashboard.frame.rendering import chart_html, render
 from recrawl.dashboard.pages.page_sight import PageSight, read_page_past, read_page_present
-from recrawl.messages.results import RowStatus
+from recrawl.messages.results import RowStatus, find_unavailable
 from recrawl.service.calls import CorpusName
 from recrawl.service.keys import Scope
 from recrawl.service.protection.audit_layer import note_new_values
@@ -26,6 +26,12 @@ _ACTIONS: Final = {
     "fetch": "fetch a page now",
     "importance": "set the importance of a page",
     "stop": "stop tracking a page",
+}
+
+_NOT_DONE: Final = {
+    "fetch": "have the page fetched now",
+    "importance": "set the importance of the page",
+    "stop": "stop tracking the page",
 }
 
 Url = Annotated[str, Query(max_length=4_000)]
@@ -128,21 +134,22 @@ async def change_page(request: Request, corpus: CorpusName) -> Response:
     # The audit log shows the parameters of the path.
     request.scope["path_params"]["url"] = url
     request.state.action = f"dashboard: {_ACTIONS[action]}"
-    match action:
-        case "fetch":
-            found = await page.change(page.corpus.fetch_now, [url], key=key)
-        case "importance":
-            importance = _importance_in(form.get("importance", ""))
-            note_new_values(request.scope, {"importance": importance})
-            found = await page.change(page.corpus.set, [url], key=key, importance=importance)
-        case _:
-            found = await page.change(page.corpus.remove, [url], key=key)
-    done = action
+    settings: dict[str, Any] = {}
+    if action == "importance":
+        settings["importance"] = _importance_in(form.get("importance", ""))
+        note_new_values(request.scope, settings)
+    corpus_calls = {
+        "fetch": page.corpus.fetch_now,
+        "importance": page.corpus.set,
+        "stop": page.corpus.remove,
+    }
+    with say_not_done(_NOT_DONE[action], "page"):
+        found = await page.change(corpus_calls[action], [url], key=key, **settings)
     if found.rows[0] in (RowStatus.UNKNOWN, RowStatus.REFUSED):
         raise PageError(404, "The page is not tracked", "Search for it again.")
-    if found.rows[0] in (RowStatus.UNAVAILABLE, RowStatus.ELSEWHERE):
-        raise PageError(503, "The page cannot be reached", "Try again in a few seconds.")
-    query = {"url": url, "done": done} | ({} if key is None else {"key": key})
+    if find_unavailable(found.rows).size:
+        raise not_done(_NOT_DONE[action], "page")
+    query = {"url": url, "done": action} | ({} if key is None else {"key": key})
     return see_other(f"/ui/{corpus}/page?{urlencode(query)}")
 
 
