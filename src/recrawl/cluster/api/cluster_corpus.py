@@ -684,7 +684,7 @@ class ClusterCorpus:
 
     def _with_pages_of_parts(self, view: HostView) -> HostView:
         """Return how a split host is fetched from, with the pages of workers without its home."""
-        found = self._run_in_parts(
+        found, _ = self._run_in_parts(
             view.host,
             lambda corpus: corpus.host(view.host),
             lambda client: client.host(view.host),
@@ -696,24 +696,29 @@ class ClusterCorpus:
         host: str,
         local_call: Callable[[Corpus], Any],
         remote_call: Callable[[AsyncClient], Awaitable[Any]],
-    ) -> list[Any]:
-        """Make a call about a split host to all workers that have parts of it, but not its home."""
+    ) -> tuple[list[Any], list[int]]:
+        """Make a call about a split host to all workers that have parts of it, but not its home.
+
+        Returns their results, and the partitions that cannot be reached now.
+        """
         partition = np.array(partitions_of_host(host, self._n_partitions))  # the home first
-        owners, _ = self._split_calls.split(partition)
+        owners, away = self._split_calls.split(partition)
         others = [one.rows for one in owners if 0 not in one.rows]
         if not others:
-            return []
+            return [], partition[away].tolist()
+        asked = np.concatenate(others)
         try:
             found: SplitResult[Any] = self._split_calls.run(
-                partition[np.concatenate(others)],
+                partition[asked],
                 lambda _: local_call(self._local_parts),
                 lambda client, _: remote_call(client),
                 in_parts=True,
             )
         except RecrawlError as error:
             logger.warning("the parts of a split host cannot be reached: %s", error)
-            return []
-        return [one for _, one in found.parts]
+            return [], partition[np.union1d(away, asked)].tolist()
+        away = np.union1d(away, asked[found.away])
+        return [one for _, one in found.parts], partition[away].tolist()
 
     def set_host(self, host: str, **settings: Any) -> None:
         """Set how often a host (or the domain or key that pages are grouped by) is fetched from."""
@@ -726,11 +731,17 @@ class ClusterCorpus:
         only_result(found, partition)
         # All else goes to the parts with the grants of the home partition.
         if "blocked_until_ms" in settings and self.host(host).is_split:
-            self._run_in_parts(
+            _, away = self._run_in_parts(
                 canonical_host(host, self._by),
                 lambda corpus: corpus.set_host(host, **settings),
                 lambda client: client.set_host(host, **settings),
             )
+            if away:
+                some = ", ".join(map(str, away[:20]))
+                raise ServiceUnavailable(
+                    f"the host is split, and its parts in the partitions {some} cannot be reached "
+                    "now: it is blocked only in the others; send the request again"
+                )
 
     def note_robots(self, notes: Iterable[RobotsNote]) -> None:
         """Keep what robots.txt files say at this worker; `robots` asks all of them."""

@@ -10,7 +10,7 @@ from recrawl import Outcome
 from recrawl.client import Client
 from recrawl.corpus import Corpus, CorpusConfig, RequestKey, RowStatus
 from recrawl.corpus.leasing.urls import LeasedUrls
-from recrawl.errors import PartitionAway
+from recrawl.errors import PartitionAway, ServiceUnavailable
 from recrawl.messages.enums import Why
 from recrawl.node.routing import partition_of_key
 from tests.unit.cluster.api.conftest import PARTITIONS
@@ -148,6 +148,8 @@ def test_pages_of_a_part_whose_owner_is_away_are_unavailable(
     assert set(rows.tolist()) == {DONE, UNAVAILABLE}
     rows = shared.add([f"https://{HOST}/late/{i}" for i in range(60)]).rows
     assert set(rows.tolist()) == {DONE, UNAVAILABLE}
+    with pytest.raises(ServiceUnavailable, match="it is blocked only in the others"):
+        shared.set_host(HOST, blocked_until_ms=shared.now_ms() + 60_000)
     lost = next(url for url in NEW if url in there)
     with pytest.raises(PartitionAway):
         shared.explain(lost)
