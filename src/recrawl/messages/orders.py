@@ -36,7 +36,7 @@ _WHOLE_MAX = 1 << 63
 
 
 class Order(NamedTuple):
-    """One page to fetch, and the time by which to report it."""
+    """One page to fetch, and when the order for it ends."""
 
     handle: int
     """Identifier by which to report, extend or release the order."""
@@ -57,7 +57,9 @@ class Order(NamedTuple):
     reason: Reason
     """Why it is fetched now: it is worth the price, a limit was reached, never fetched, …"""
     expires_at_ms: int
-    """Instant after which another fetcher may get the page."""
+    """Instant at which the order ends, in milliseconds since 1970: begin to fetch before, and
+    report or extend the order before.  After that another fetcher may get the page.  A late report
+    counts all the same, for the time ``leases.grace`` of the configuration."""
     doc_id: str | None = None
     """Name that you gave the page."""
     metadata: dict[str, Any] | None = None

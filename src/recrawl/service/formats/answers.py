@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
@@ -58,7 +58,14 @@ class OrderAnswer(msgspec.Struct, gc=False):
     etag: str | None
     last_modified: str | None
     reason: str
-    expires_at_ms: int
+    expires_at_ms: Annotated[
+        int,
+        msgspec.Meta(
+            description="When the order ends, in milliseconds since 1970: begin to fetch before, "
+            "and report or extend the order before. After that another fetcher may get the page. "
+            "A late report counts all the same, for the time leases.grace of the configuration."
+        ),
+    ]
     doc_id: str | None
     metadata: dict[str, Any] | None
     key: str | None
