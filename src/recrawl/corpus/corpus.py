@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from copy import copy
 from dataclasses import fields, replace
+from math import inf
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -61,6 +62,7 @@ from recrawl.corpus.view import Added, CountedRows, RowStatus, Signalled
 from recrawl.corpus.wrong_answers import wrong_answer_counts
 from recrawl.errors import (
     ConfigError,
+    LedgerError,
     OwnershipLost,
     PageElsewhere,
     PositionLost,
@@ -241,6 +243,7 @@ class Corpus:
             small_calls,
             self.old_handles,
         )
+        self._append_seconds_max = inf
         self._moves = PartitionMoves()
         self._split_lock = ProcessLock(threading.RLock())
         self._written = WrittenVersion()
@@ -336,6 +339,7 @@ class Corpus:
             self._standbys.take(partition)
             self._partitions_on_disk[partition] = files
             self._namers[partition] = namer
+            node.append_seconds_max = self._append_seconds_max
             self.nodes.put(node)
             self._split_budget_again(node)
 
@@ -346,6 +350,7 @@ class Corpus:
 
     def _claim_standby(self, node: Node) -> Namer:
         with node.lock:
+            node.append_seconds_max = inf
             node.follow()
             if node.shard.now_ms > self.time.now_ms():
                 self.time.restart(node.shard.now_ms)
@@ -451,7 +456,7 @@ class Corpus:
                 self._snapshotter.age_seconds_of(node.partition),
             )
             for node in self.nodes
-            if node.can_decide
+            if node.can_decide or (node.is_late and node.is_owner)
         }
 
     def has_moved(self) -> bool:
@@ -482,7 +487,11 @@ class Corpus:
             If it is not open in this process.
         """
         with self.nodes.use(partition) as node:
-            node.tick(self.time)
+            now_ms = self.time.now_ms()
+            if self.nodes.leaves_out_stopped and node.is_tick_due(now_ms):
+                node.catch_up(now_ms)
+            if not node.is_late:
+                node.tick(self.time)
         self.split_hosts.step(self.time.now_ms())
 
     def close_partition(self, partition: int, *, snapshot: bool = True) -> None:
@@ -753,7 +762,9 @@ class Corpus:
                 row_status[rows] = RowStatus.UNAVAILABLE
                 continue
             if isinstance(added, RecrawlError):
-                raise added
+                self.nodes.check_may_leave_out(added)
+                row_status[rows] = RowStatus.UNAVAILABLE
+                continue
             n_added += int(np.count_nonzero(added.is_added))
             row_status[rows] = np.where(added.is_added, RowStatus.DONE, RowStatus.DUPLICATE)
             n_limited += added.n_limited
@@ -807,7 +818,7 @@ class Corpus:
             rows = elsewhere[some]
             try:
                 yield rows, self._namers[node.partition].add(new.take(rows), self.time)
-            except OwnershipLost as error:
+            except (OwnershipLost, LedgerError) as error:
                 yield rows, error
         if is_away.any():
             yield elsewhere[is_away], None
@@ -850,10 +861,11 @@ class Corpus:
         given = as_array(urls if urls is not None else ())
         row_status = np.full(len(given), RowStatus.REFUSED, np.uint8)
         for node, rows, name, _ in self._split(given, key, row_status):
-            with node.lock:
-                page = node.store.pages_of(name)
-                n_removed += stop_tracking(node, np.unique(page))
-            row_status[rows] = np.where(page >= 0, RowStatus.DONE, RowStatus.UNKNOWN)
+            with self.nodes.leave_out_stopped(rows, row_status):
+                with node.lock:
+                    page = node.store.pages_of(name)
+                    n_removed += stop_tracking(node, np.unique(page))
+                row_status[rows] = np.where(page >= 0, RowStatus.DONE, RowStatus.UNKNOWN)
         return CountedRows(n_removed, rows=row_status)
 
     def forget(
@@ -941,13 +953,14 @@ class Corpus:
         given = as_array(urls if urls is not None else ())
         row_status = np.full(len(given), RowStatus.REFUSED, np.uint8)
         for node, rows, name, _ in self._split(given, key, row_status):
-            with node.lock:
-                found = node.store.pages_of(name)
-                page = np.unique(found)
-                n_set += set_pages(
-                    node, self._namers[node.partition], page[page >= 0], page_settings
-                )
-            row_status[rows] = np.where(found >= 0, RowStatus.DONE, RowStatus.UNKNOWN)
+            with self.nodes.leave_out_stopped(rows, row_status):
+                with node.lock:
+                    found = node.store.pages_of(name)
+                    page = np.unique(found)
+                    n_set += set_pages(
+                        node, self._namers[node.partition], page[page >= 0], page_settings
+                    )
+                row_status[rows] = np.where(found >= 0, RowStatus.DONE, RowStatus.UNKNOWN)
         return CountedRows(n_set, rows=row_status)
 
     def change_matching(
@@ -1387,15 +1400,17 @@ class Corpus:
                 # Also after an error, because what is begun is logged.
                 committing.callback(commit_together, nodes)
                 for node, rows in self.nodes.split_rows(partition, is_unavailable):
-                    now_ms = node.tick(self.time)
-                    event = event_for(order_of(handle[rows]))
-                    submission = node.begin([event], at_ms=now_ms)
-                    begun.append((node, rows, submission))
-                    if not node.can_send:
-                        node.finish(submission)
+                    with self.nodes.leave_out_stopped(rows, row_status):
+                        now_ms = node.tick(self.time)
+                        event = event_for(order_of(handle[rows]))
+                        submission = node.begin([event], at_ms=now_ms)
+                        begun.append((node, rows, submission))
+                        if not node.can_send:
+                            node.finish(submission)
             for node, rows, submission in begun:
-                (applied,) = node.finish(submission)
-                row_status[rows[applied.valid]] = RowStatus.DONE
+                with self.nodes.leave_out_stopped(rows, row_status):
+                    (applied,) = node.finish(submission)
+                    row_status[rows[applied.valid]] = RowStatus.DONE
         row_status[is_unavailable] = RowStatus.UNAVAILABLE
         n_held = int(np.count_nonzero(row_status == RowStatus.DONE))
         return CountedRows(n_held, rows=row_status)
@@ -1454,33 +1469,32 @@ class Corpus:
             as_numbers(at_ms, len(urls), np.int64),
             as_numbers(claimed_at_ms, len(urls), np.int64),
         )
-        n_known = 0
         parts = RequestParts(self.nodes, request)
         row_status = np.full(len(urls), RowStatus.REFUSED, np.uint8)
         for node, rows, name, _ in self._split(urls, key, row_status):
-            now_ms = node.tick(self.time)
-            page = node.store.pages_of(name)
-            known = np.flatnonzero(page >= 0)
-            n_known += known.size
-            row_status[rows] = RowStatus.UNKNOWN
             part = parts.take(node.partition)
-            if known.size == 0:
-                continue
-            row_status[rows[known]] = RowStatus.DUPLICATE
-            number = self._namers[node.partition].source_numbers(name.take(pa.array(known)), source)
-            signalled_at = at[rows[known]]
-            event = event_of(
-                Signals,
-                page=page[known],
-                source=number,
-                at_ms=np.where(signalled_at > 0, signalled_at, now_ms),
-                claimed_at_ms=claimed[rows[known]],
-            )
-            applied = _submit_once(node, event, part)
-            if applied is not None:
-                row_status[rows[known[applied.valid]]] = RowStatus.DONE
+            with self.nodes.leave_out_stopped(rows, row_status):
+                now_ms = node.tick(self.time)
+                page = node.store.pages_of(name)
+                known = np.flatnonzero(page >= 0)
+                row_status[rows] = RowStatus.UNKNOWN
+                if known.size == 0:
+                    continue
+                row_status[rows[known]] = RowStatus.DUPLICATE
+                names = name.take(pa.array(known))
+                signalled_at = at[rows[known]]
+                event = event_of(
+                    Signals,
+                    page=page[known],
+                    source=self._namers[node.partition].source_numbers(names, source),
+                    at_ms=np.where(signalled_at > 0, signalled_at, now_ms),
+                    claimed_at_ms=claimed[rows[known]],
+                )
+                applied = _submit_once(node, event, part)
+                if applied is not None:
+                    row_status[rows[known[applied.valid]]] = RowStatus.DONE
         n_counted = int(np.count_nonzero(row_status == RowStatus.DONE))
-        n_unknown = len(urls) - n_known - _n_unavailable(row_status)
+        n_unknown = int(np.isin(row_status, (RowStatus.REFUSED, RowStatus.UNKNOWN)).sum())
         return Signalled(n_counted, n_unknown=n_unknown, rows=row_status)
 
     def fetch_now(self, urls: Urls, *, key: Any = None) -> CountedRows:
@@ -1501,17 +1515,19 @@ class Corpus:
         urls = as_array(urls)
         row_status = np.full(len(urls), RowStatus.REFUSED, np.uint8)
         for node, rows, name, _ in self._split(urls, key, row_status):
-            now_ms = node.tick(self.time)
-            with node.lock:
-                page = node.store.pages_of(name)
-                known = np.flatnonzero(page >= 0)
-                row_status[rows] = RowStatus.UNKNOWN
-                if known.size == 0:
-                    continue
-                names = name.take(pa.array(known))
-                number = self._namers[node.partition].source_numbers(names, OPERATOR)
-                applied = node.submit(urgent_signals(page[known], number, now_ms))[1]
-            row_status[rows[known]] = np.where(applied.valid, RowStatus.DONE, RowStatus.DUPLICATE)
+            with self.nodes.leave_out_stopped(rows, row_status):
+                now_ms = node.tick(self.time)
+                with node.lock:
+                    page = node.store.pages_of(name)
+                    known = np.flatnonzero(page >= 0)
+                    row_status[rows] = RowStatus.UNKNOWN
+                    if known.size == 0:
+                        continue
+                    names = name.take(pa.array(known))
+                    number = self._namers[node.partition].source_numbers(names, OPERATOR)
+                    applied = node.submit(urgent_signals(page[known], number, now_ms))[1]
+                done = np.where(applied.valid, RowStatus.DONE, RowStatus.DUPLICATE)
+                row_status[rows[known]] = done
         return CountedRows(int(np.count_nonzero(row_status == RowStatus.DONE)), rows=row_status)
 
     def requests(
@@ -1552,18 +1568,20 @@ class Corpus:
         parts = RequestParts(self.nodes, request)
         row_status = np.full(len(urls), RowStatus.REFUSED, np.uint8)
         for node, rows, name, _ in self._split(urls, key, row_status):
-            now_ms = node.tick(self.time)
-            page = node.store.pages_of(name)
-            event = event_of(
-                RequestsSeen,
-                page=page,
-                n_requests=count[rows],
-                at_ms=np.where(at[rows] > 0, at[rows], now_ms),
-            )
-            applied = _submit_once(node, event, parts.take(node.partition))
-            is_done = page >= 0 if applied is None else applied.valid
-            done = RowStatus.DUPLICATE if applied is None else RowStatus.DONE
-            row_status[rows] = np.where(is_done, done, RowStatus.UNKNOWN)
+            part = parts.take(node.partition)
+            with self.nodes.leave_out_stopped(rows, row_status):
+                now_ms = node.tick(self.time)
+                page = node.store.pages_of(name)
+                event = event_of(
+                    RequestsSeen,
+                    page=page,
+                    n_requests=count[rows],
+                    at_ms=np.where(at[rows] > 0, at[rows], now_ms),
+                )
+                applied = _submit_once(node, event, part)
+                is_done = page >= 0 if applied is None else applied.valid
+                done = RowStatus.DUPLICATE if applied is None else RowStatus.DONE
+                row_status[rows] = np.where(is_done, done, RowStatus.UNKNOWN)
         n_counted = int(np.count_nonzero(row_status == RowStatus.DONE))
         return CountedRows(n_counted, rows=row_status)
 
@@ -2023,6 +2041,22 @@ class Corpus:
         Without it, they are in files of the folder.
         """
         self._places = LoggedConsumers(self.nodes)
+
+    def leave_out_stopped(self, append_seconds_max: float) -> None:
+        """Let calls go on without partitions whose log cannot be written.
+
+        Their rows have the status UNAVAILABLE.  Call `tick` for each open partition every few
+        seconds: only that makes such a partition go on.
+
+        Parameters
+        ----------
+        append_seconds_max
+            Time for which a call waits until a record is in the log of its partition.
+        """
+        self.nodes.leaves_out_stopped = True
+        self._append_seconds_max = append_seconds_max
+        for node in self.nodes:
+            node.append_seconds_max = append_seconds_max
 
     def _see_commits(self, consumer: str) -> None:
         """Refresh a reader if another process has committed what this one has not seen yet."""

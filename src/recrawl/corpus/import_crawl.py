@@ -429,7 +429,7 @@ def set_each(
         row_status=row_status,
         in_parts=corpus.is_for_parts,
     ):
-        with node.lock:
+        with corpus.nodes.leave_out_stopped(rows, row_status), node.lock:
             page = node.store.pages_of(name)
             known = np.flatnonzero(page >= 0)
             row_status[rows] = np.where(page >= 0, RowStatus.DONE, RowStatus.UNKNOWN)

@@ -139,6 +139,16 @@ class Ledger(Protocol):
 class PendingAppend(Protocol):
     """An append whose records are on their way."""
 
+    def wait(self, seconds_max: float) -> bool:
+        """Wait until `finish` would return or raise at once; return whether it would.
+
+        Parameters
+        ----------
+        seconds_max
+            Longest time since the append was begun; 0 only looks.
+        """
+        ...
+
     def finish(self) -> AppendedSpan:
         """Wait until the records are durable; return their positions, as `Ledger.append` does."""
         ...

@@ -460,10 +460,19 @@ class KafkaAppend:
         self._ledger = ledger
         self.n_records = n_records
         self.end_before = end_before
-        self.give_up_at = time.monotonic() + seconds_max + _FLUSH_GRACE_SECONDS
+        self.begun_at = time.monotonic()
+        self.give_up_at = self.begun_at + seconds_max + _FLUSH_GRACE_SECONDS
         self.delivery = Delivery()
         self.delivery.n_wanted = n_records
         self.sender: Sender | None = None
+
+    def wait(self, seconds_max: float) -> bool:
+        """Wait until the brokers have answered; see `PendingAppend.wait`."""
+        if self.sender is None:  # there are no records
+            return True
+        self.sender.take_answers()
+        self.sender.wait(self.delivery, min(self.begun_at + seconds_max, self.give_up_at))
+        return self.delivery.is_complete or time.monotonic() >= self.give_up_at
 
     def finish(self) -> AppendedSpan:
         """Wait until the records are durable; return their positions."""

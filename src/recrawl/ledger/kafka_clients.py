@@ -179,6 +179,10 @@ class Sender:
         """Take answers that have come, to make room in the client's queue."""
         self.producer.poll(_POLL_SECONDS)
 
+    def take_answers(self) -> None:
+        """Take the answers that have come, without waiting for others."""
+        self.producer.poll(0)
+
     def _poll_until_complete(self, delivery: Delivery, give_up_at: float) -> None:
         try:
             while not delivery.is_complete and time.monotonic() < give_up_at:

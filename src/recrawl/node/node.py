@@ -11,6 +11,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import inf
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -227,6 +228,14 @@ class SentGroup(NamedTuple):
     append: PendingAppend
 
 
+class _LateAppend(NamedTuple):
+    """An append for which nobody waits any more, and what to apply when it is in the log."""
+
+    append: PendingAppend
+    entries: Sequence[LogEntry]
+    records: Sequence[Record]
+
+
 class BegunOrders(NamedTuple):
     """Orders that are decided and not yet logged; see `Node.begin_orders`."""
 
@@ -294,6 +303,10 @@ class Node:
         self.shares: Mapping[int, float] = {}
         """Share of the budget of each kind of page that has one."""
         self._split_hosts: dict[str, int] = {}
+        self.append_seconds_max = inf
+        """Time for which a call waits for an append.  After that the partition has stopped, and all
+        calls fail at once until the append has ended.  Finite only if somebody calls `resume`."""
+        self._late: _LateAppend | None = None
         self._failed: BaseException | None = None
         self._reopen_ledger = reopen_ledger
         self._can_resume = False
@@ -309,6 +322,7 @@ class Node:
             while self._pending:
                 self._commit_group()
             self.is_closed = True
+            self._late = None
             self._failed, self._can_resume = PartitionAway(self.partition), False
             self.store.close()
 
@@ -329,6 +343,7 @@ class Node:
         """
         with self.lock:
             self.check_open()
+            self._check_not_late()
             first = self.position
             while until is None or self.position < until:
                 found = self.ledger.read(self.position)
@@ -537,8 +552,19 @@ class Node:
 
     @property
     def can_decide(self) -> bool:
-        """Whether this node owns the partition, and has not stopped after an error."""
-        return self.is_owner and self._failed is None
+        """Whether this node owns the partition, and has not stopped."""
+        return self.is_owner and self._failed is None and self._late is None
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the brokers have not answered an append in time: it may still succeed."""
+        return self._late is not None
+
+    def _check_not_late(self) -> None:
+        if self._late is not None:
+            raise LedgerError(
+                f"partition {self.partition} waits until the brokers have its last records"
+            )
 
     def check_owner(self) -> None:
         """Raise `OwnershipLost` unless this node owns the partition.
@@ -564,7 +590,8 @@ class Node:
             raise PartitionClosed(self.partition)
 
     def raise_if_failed(self) -> None:
-        """Raise if an error has left the shard behind the log; only a replay can repair that."""
+        """Raise if the shard is behind the log, after an error or a late append."""
+        self._check_not_late()
         if self._failed is not None:
             self.check_open()
             advice = "it tries again by itself" if self._can_resume else "open the corpus again"
@@ -573,7 +600,7 @@ class Node:
             ) from self._failed
 
     def resume(self, now_ms: int) -> None:
-        """Go on after a failed append, if its time has come; ticks of open partitions do it, too.
+        """Go on after a late or failed append, if its time has come.
 
         Parameters
         ----------
@@ -581,8 +608,62 @@ class Node:
             Time in milliseconds since 1970.
         """
         with self.lock:
-            if self._failed is not None:
-                self._resume(now_ms)
+            self._finish_late()
+            if not self._is_resume_due(now_ms):
+                return
+        try:
+            # Without the lock: as long as the partition has no leader, this takes a minute.
+            self.ledger.end  # noqa: B018 - whether the brokers answer
+        except LedgerError as error:
+            with self.lock:
+                self._resume_later(error, now_ms)
+            return
+        with self.lock:
+            self._resume(now_ms)
+
+    def catch_up(self, now_ms: int) -> None:
+        """Do what may wait long for the brokers; for a thread that waits for this node alone.
+
+        Other threads can use the node meanwhile: they are refused at once if it has stopped.
+
+        Parameters
+        ----------
+        now_ms
+            Time in milliseconds since 1970.
+        """
+        self.resume(now_ms)
+        if self.is_shared and not self.is_owner and self._failed is None and not self.is_late:
+            self.ledger.end  # noqa: B018 - `follow` waits under the lock, but not for a leader now
+            self.follow()
+
+    def _finish_late(self) -> None:
+        """Apply a late append if the brokers have answered; whoever waited for it has gone."""
+        late = self._late
+        if late is None or not late.append.wait(0.0):
+            return
+        self._late = None
+        try:
+            self._apply_appended(late.append.finish, late.entries, late.records)
+        except RecrawlError as error:
+            logger.warning("partition %d: a late append has failed: %s", self.partition, error)
+        else:
+            logger.warning("partition %d goes on: the brokers have its records", self.partition)
+
+    def _is_resume_due(self, now_ms: int) -> bool:
+        can_resume = self._can_resume and self._reopen_ledger is not None
+        return self._failed is not None and can_resume and now_ms >= self._resume_at_ms
+
+    def _resume_later(self, error: LedgerError, now_ms: int) -> None:
+        seconds = min(2.0**self._n_resumes, _RESUME_SECONDS_MAX)
+        self._n_resumes += 1
+        self._resume_at_ms = now_ms + round(1000 * seconds)
+        self._failed = self._failed or error
+        logger.warning(
+            "partition %d has stopped, and tries again after %s: %s",
+            self.partition,
+            seconds_text(seconds),
+            error,
+        )
 
     def _resume(self, now_ms: int) -> None:
         """Go on after a failed append, if its time has come; otherwise stay as it is.
@@ -590,31 +671,30 @@ class Node:
         The records may be in the log or not, and the shard has applied none of them: reading the
         log tells.  Those that appear even later carry an epoch that a new claim makes void.
         """
-        if not self._can_resume or self._reopen_ledger is None or now_ms < self._resume_at_ms:
+        if not self._is_resume_due(now_ms) or self._reopen_ledger is None:
             return
         try:
             self.ledger = self._reopen_ledger()
             self.follow()
             self._failed = None
             if self.is_owner and self._owned_epoch:
-                self._claim(int(self.shard.tables.registers.owner[0]), self.shard.now_ms)
+                self._claim_again()
         except (IdentityError, PositionLost) as error:
             # The topic was created again, or has lost records.
             self._failed, self._can_resume = error, False
         except LedgerError as error:
-            seconds = min(2.0**self._n_resumes, _RESUME_SECONDS_MAX)
-            self._n_resumes += 1
-            self._resume_at_ms = now_ms + round(1000 * seconds)
-            self._failed = self._failed or error
-            logger.warning(
-                "partition %d has stopped, and tries again after %s: %s",
-                self.partition,
-                seconds_text(seconds),
-                error,
-            )
+            self._resume_later(error, now_ms)
         else:
             self._n_resumes = 0
             logger.warning("partition %d goes on after an error", self.partition)
+
+    def _claim_again(self) -> None:
+        # A claim that is late would count as that of another node.
+        patience, self.append_seconds_max = self.append_seconds_max, inf
+        try:
+            self._claim(int(self.shard.tables.registers.owner[0]), self.shard.now_ms)
+        finally:
+            self.append_seconds_max = patience
 
     def submit(
         self, entries: Sequence[LogEntry], *, request: RequestKey | None = None
@@ -691,12 +771,7 @@ class Node:
         try:
             self.raise_if_failed()
             self._check_writer()
-            try:
-                append = cast(ParallelLedger, self.ledger).begin_append(records)
-                return SentGroup(group, entries, records, append)
-            except BaseException as error:
-                self._failed, self._can_resume = error, self._reopen_ledger is not None
-                raise
+            return SentGroup(group, entries, records, self._begin_append(records))
         except BaseException as error:
             _end(group, error)
             return None
@@ -710,8 +785,10 @@ class Node:
     def complete(self, sent: SentGroup) -> None:
         """Wait until what was sent is in the log, and apply it; errors are those of `finish`."""
         try:
-            applied = self._apply_appended(sent.append.finish, sent.entries, sent.records)
-            _end(sent.submissions, applied=applied)
+            _end(
+                sent.submissions,
+                applied=self._apply_sent(sent.append, sent.entries, sent.records),
+            )
         except BaseException as error:
             _end(sent.submissions, error)
 
@@ -750,7 +827,30 @@ class Node:
         self._check_writer()
         if not entries:
             return []
+        if self.append_seconds_max < inf and self.can_send:
+            return self._apply_sent(self._begin_append(records), entries, records)
         return self._apply_appended(lambda: self.ledger.append(records), entries, records)
+
+    def _begin_append(self, records: Sequence[Record]) -> PendingAppend:
+        try:
+            return cast(ParallelLedger, self.ledger).begin_append(records)
+        except BaseException as error:
+            self._failed, self._can_resume = error, self._reopen_ledger is not None
+            raise
+
+    def _apply_sent(
+        self, append: PendingAppend, entries: Sequence[LogEntry], records: Sequence[Record]
+    ) -> list[Applied]:
+        """Wait until entries are in the log, and apply them; raise if that takes too long."""
+        if self.append_seconds_max < inf and not append.wait(self.append_seconds_max):
+            self._late = _LateAppend(append, entries, records)
+            logger.warning(
+                "partition %d has stopped: the brokers have not answered within %s",
+                self.partition,
+                seconds_text(self.append_seconds_max),
+            )
+            self._check_not_late()
+        return self._apply_appended(append.finish, entries, records)
 
     def _apply_appended(
         self,
@@ -840,10 +940,12 @@ class Node:
         if not self.is_tick_due(now_ms):
             return None
         self._ticked_ms = now_ms
-        if self._failed is not None:
+        self._finish_late()
+        waits = self.append_seconds_max == inf
+        if self._failed is not None and waits:
             self._resume(now_ms)
-            self.raise_if_failed()
-        if self.is_shared and not self.is_owner:
+        self.raise_if_failed()
+        if self.is_shared and not self.is_owner and waits:
             # An owner finds the records of others when it appends its tick after them.
             self.follow()
         if not self.is_owner:
@@ -992,6 +1094,7 @@ class Node:
             Whether to begin the append, because other nodes order at the same time; see `send`.
         """
         self.check_owner()
+        self.raise_if_failed()
         n = min(n, self._n_orders_left())
         proposal = self.shard.decide(
             now_ms, n, lease_seconds=lease_seconds, exact=exact, keeps_budget=True

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from recrawl.errors import PartitionAway, RecrawlError
+from recrawl.errors import LedgerError, PartitionAway, RecrawlError
 from recrawl.messages.results import RowStatus
 from recrawl.node.clock import NodeTime
 from recrawl.node.node import Node, SentGroup, Submission
@@ -174,6 +174,8 @@ class OpenNodes:
         """Nodes by partition, for fast look-ups."""
         self.all: tuple[Node, ...] = ()
         """The open nodes; a tuple that never changes, so that several loops see the same nodes."""
+        self.leaves_out_stopped = False
+        """Whether a call leaves out partitions whose log cannot be written, instead of failing."""
         self._idle = threading.Condition()
         self._n_users: Counter[int] = Counter()
         self._update()
@@ -318,6 +320,32 @@ class OpenNodes:
         if parts == [home]:
             return [(home, None)]
         return [(i, np.flatnonzero(part == i)) for i in parts]
+
+    @contextmanager
+    def leave_out_stopped(
+        self, rows: NDArray[np.int64], row_status: NDArray[np.uint8]
+    ) -> Iterator[None]:
+        """Make rows UNAVAILABLE if the log of their partition cannot be written.
+
+        Without `leaves_out_stopped` the error is that of the call.
+
+        Parameters
+        ----------
+        rows
+            Rows of one partition, about which the block is.
+        row_status
+            `RowStatus` of each row of the call.
+        """
+        try:
+            yield
+        except LedgerError as error:
+            self.check_may_leave_out(error)
+            row_status[rows] = RowStatus.UNAVAILABLE
+
+    def check_may_leave_out(self, error: Exception) -> None:
+        """Raise an error of a partition, unless the rows of that partition may be left out."""
+        if not self.leaves_out_stopped or not isinstance(error, LedgerError):
+            raise error
 
     def split_together(
         self,

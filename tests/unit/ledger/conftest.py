@@ -20,7 +20,7 @@ class FailingBroker:
     It stores nothing durably, so it serves only for tests of faults.
     """
 
-    def __init__(self, topic: str) -> None:
+    def __init__(self, topic: str, n_brokers: int = 1) -> None:
         package = Path(confluent_kafka.__file__).parent
         (library,) = package.with_name("confluent_kafka.libs").glob("librdkafka*")
         self._library = ctypes.CDLL(str(library))
@@ -34,7 +34,9 @@ class FailingBroker:
             self._library.rd_kafka_new(0, configuration, message, ctypes.c_size_t(512))
         )
         assert self._client.value, message.value
-        self._cluster = ctypes.c_void_p(self._library.rd_kafka_mock_cluster_new(self._client, 1))
+        self._cluster = ctypes.c_void_p(
+            self._library.rd_kafka_mock_cluster_new(self._client, n_brokers)
+        )
         self._library.rd_kafka_mock_topic_create(self._cluster, topic.encode(), 2, 1)
         self.topic = topic
 
@@ -53,13 +55,19 @@ class FailingBroker:
             (ctypes.c_int * len(errors))(*errors),
         )
 
-    def go_down(self) -> None:
-        """Close all connections and stop answering."""
-        self._library.rd_kafka_mock_broker_set_down(self._cluster, ctypes.c_int32(1))
+    def set_leader(self, partition: int, broker: int) -> None:
+        """Let a broker lead a partition; brokers are counted from 1."""
+        self._library.rd_kafka_mock_partition_set_leader(
+            self._cluster, self.topic.encode(), ctypes.c_int32(partition), ctypes.c_int32(broker)
+        )
 
-    def come_up(self) -> None:
-        """Answer again."""
-        self._library.rd_kafka_mock_broker_set_up(self._cluster, ctypes.c_int32(1))
+    def go_down(self, broker: int = 1) -> None:
+        """Close all connections of a broker, and let it stop answering."""
+        self._library.rd_kafka_mock_broker_set_down(self._cluster, ctypes.c_int32(broker))
+
+    def come_up(self, broker: int = 1) -> None:
+        """Let a broker answer again."""
+        self._library.rd_kafka_mock_broker_set_up(self._cluster, ctypes.c_int32(broker))
 
     def close(self) -> None:
         """Stop the broker."""
@@ -74,3 +82,14 @@ def failing_broker(kafka_topic: str, monkeypatch: pytest.MonkeyPatch) -> Iterato
     broker = FailingBroker(kafka_topic)
     yield broker
     broker.close()
+
+
+@pytest.fixture
+def two_brokers(kafka_topic: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[FailingBroker]:
+    """Return brokers of which 1 leads partition 1, and 2 leads partition 0."""
+    monkeypatch.setattr(kafka_topic_module, "_topic_settings", lambda *_: {})
+    brokers = FailingBroker(kafka_topic, 2)
+    brokers.set_leader(0, 2)
+    brokers.set_leader(1, 1)
+    yield brokers
+    brokers.close()

@@ -388,16 +388,33 @@ OFFSET_NOT_AVAILABLE = 78
 
 
 @pytest.fixture
-def shaky(failing_broker: FailingBroker) -> Iterator[KafkaLog]:
+def open_shaky() -> Iterator[Callable[[FailingBroker], KafkaLog]]:
+    """Return a function that opens a log on failing brokers, with short time limits."""
+    opened: list[KafkaLog] = []
+
+    def open_log(brokers: FailingBroker) -> KafkaLog:
+        opened.append(
+            KafkaLog.open(
+                brokers.bootstrap,
+                brokers.topic,
+                create=False,
+                client_settings={"retry.backoff.ms": 1, "retry.backoff.max.ms": 10},
+                seconds_max=30.0,
+            )
+        )
+        return opened[-1]
+
+    yield open_log
+    for log in opened:
+        log.close()
+
+
+@pytest.fixture
+def shaky(
+    failing_broker: FailingBroker, open_shaky: Callable[[FailingBroker], KafkaLog]
+) -> KafkaLog:
     """Return a log on the failing broker, with short time limits."""
-    with KafkaLog.open(
-        failing_broker.bootstrap,
-        failing_broker.topic,
-        create=False,
-        client_settings={"retry.backoff.ms": 1, "retry.backoff.max.ms": 10},
-        seconds_max=30.0,
-    ) as log:
-        yield log
+    return open_shaky(failing_broker)
 
 
 @pytest.mark.parametrize(
@@ -420,6 +437,43 @@ def test_records_are_written_exactly_once_despite_transient_errors(
         )
     found = Counter(record.data for _, record in ledger.read(0))
     assert found == Counter(r.data for i in range(3) for r in make_records(100, f"{i}-"))
+
+
+def test_a_partition_without_leader_holds_up_no_other(
+    two_brokers: FailingBroker, open_shaky: Callable[[FailingBroker], KafkaLog]
+) -> None:
+    """All partitions share a producer."""
+    log = open_shaky(two_brokers)
+    sick, well = log.partition(0), log.partition(1)
+    for ledger in (sick, well):
+        ledger.append(make_records(1, "before"))
+    two_brokers.go_down(2)
+    late = sick.begin_append(make_records(3, "late"))
+    assert not late.wait(0.2)
+    with ThreadPoolExecutor(1) as threads:
+        waiting = threads.submit(late.wait, 25.0)
+        for i in range(5):
+            assert well.append(make_records(2)).end == 3 + 2 * i
+            assert not waiting.done()
+        assert not late.wait(0.0)  # while another thread waits for it
+        two_brokers.come_up(2)
+        assert waiting.result()
+    assert late.wait(0.0)
+    assert late.finish() == AppendedSpan(1, 4, True)
+    assert sick.append(make_records(1)) == AppendedSpan(4, 5, True)
+
+
+def test_waiting_for_an_append_ends_when_it_has_failed(
+    failing_broker: FailingBroker, shaky: KafkaLog
+) -> None:
+    ledger = shaky.partition(0)
+    ledger.append(make_records(1))
+    failing_broker.fail(PRODUCE, TOPIC_AUTHORIZATION_FAILED)
+    append = ledger.begin_append(make_records(1))
+    assert append.wait(60.0)
+    with pytest.raises(LedgerError, match="an append failed"):
+        append.finish()
+    assert shaky.partition(1).begin_append([]).wait(0.0)
 
 
 def test_a_producer_retries_while_the_coordinator_is_loading(

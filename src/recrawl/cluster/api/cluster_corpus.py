@@ -165,6 +165,7 @@ class ClusterCorpus:
     ) -> None:
         self.local = local
         local.keep_places_in_log()  # of which any worker may be the next owner
+        local.leave_out_stopped(calls.settings.own_append_seconds_max)
         self._read_metrics = read_metrics
         self.config = local.config
         self.folder = local.folder

@@ -1,8 +1,9 @@
 """Calls of a worker to its own partitions, with a deadline as for calls to other workers.
 
-A partition whose Kafka leader is away keeps a call for up to a minute.  The rows of other workers
-must not wait for it, so the call runs in a thread of its own, and its rows are unavailable when the
-deadline has passed.  The call goes on: what it writes later is in the log.
+A partition whose log cannot be written leaves out its rows itself, see
+`Corpus.leave_out_stopped`.  Whatever else delays a call, the rows of other workers must not wait
+for it: it runs in a thread of its own, and its rows are unavailable when the deadline has passed.
+The call goes on: what it writes later is in the log.
 """
 
 import asyncio

@@ -24,7 +24,7 @@ from recrawl.cluster.api.owners import Owner
 from recrawl.cluster.api.split_calls import SplitCalls
 from recrawl.corpus import FirstRequestKey, Order, Orders, RequestKey
 from recrawl.corpus.leasing.shortfall import merge_shortfalls
-from recrawl.errors import RecrawlError, RequestKeyReused, ServiceUnavailable
+from recrawl.errors import LedgerError, RecrawlError, RequestKeyReused, ServiceUnavailable
 from recrawl.messages.enums import Why
 from recrawl.messages.leases import Shortfall, ShortfallReason
 
@@ -204,7 +204,7 @@ class SharedLeases:
         return more
 
     def _note_away(self, worker: Owner | None, n: int, error: Exception, lease: _Lease) -> None:
-        if isinstance(error, ServiceUnavailable):
+        if isinstance(error, ServiceUnavailable | LedgerError):
             pass  # it is away or late, which is no error of the lease
         elif worker is None:
             lease.error = error

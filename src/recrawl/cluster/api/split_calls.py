@@ -19,6 +19,7 @@ from recrawl.cluster.api.owners import Owner, Owners
 from recrawl.cluster.api.worker_calls import OwnerClient, WorkerCalls
 from recrawl.corpus import Corpus
 from recrawl.errors import (
+    LedgerError,
     PageElsewhere,
     RecrawlError,
     RequestKeyReused,
@@ -177,8 +178,8 @@ class SplitCalls:
                     result.parts.append((rows, self.own.result_of(call, own_deadline)))
                 except PageElsewhere as error:
                     result.parts.append((rows, cast(_T, error)))
-                except ServiceUnavailable:
-                    away.append(rows)  # late, like those of another worker that does not answer
+                except (ServiceUnavailable, LedgerError):
+                    away.append(rows)  # like those of another worker that does not answer
                 except RecrawlError as error:
                     if isinstance(error, ValueError):
                         _collect_all(sent, deadline)

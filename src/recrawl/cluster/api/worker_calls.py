@@ -92,6 +92,9 @@ class ForwardingSettings:
     """Deadline of a call about given rows of its own partitions, while others have some."""
     own_lease_seconds_max: float = 2.0
     """Deadline of a lease of its own partitions."""
+    own_append_seconds_max: float = 1.5
+    """Time for which a call waits for the log of one of its own partitions.  It is shorter than the
+    deadlines, so that a call about several partitions is in time for all others."""
 
 
 def _run_until_stopped(loop: asyncio.AbstractEventLoop) -> None:

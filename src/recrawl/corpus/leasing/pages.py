@@ -308,7 +308,7 @@ class Leasing:
         self._next_node = first + (n_asked - 1 if n_asked < len(nodes) else 0)
         turn = [*nodes[first:], *nodes[:first]]
         # First an equal part from each partition, then the rest from those that have more.
-        answers = NodeAnswers()
+        answers = NodeAnswers(warns_of_stopped=not self._nodes.leaves_out_stopped)
         for each in (share, n):
             order_in_turn(turn, each, wanted, shared, self._time, answers)
         answers.raise_if_all_failed()
@@ -353,6 +353,7 @@ class Leasing:
                 batches,
                 urls,
                 row_status,
+                nodes=self._nodes,
                 config=self._config,
                 time=self._time,
                 run=name,

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from recrawl.corpus.leasing.old_handles import OldHandles
 from recrawl.corpus.leasing.small_calls import SmallCalls, SmallReport
-from recrawl.messages.results import Reported
+from recrawl.messages.results import Reported, RowStatus
 from recrawl.node.clock import NodeTime
 from recrawl.node.config.corpus_config import CorpusConfig
 from recrawl.node.content.bodies import BodyReader
@@ -154,13 +154,15 @@ class Reporting:
         begun = []
         nodes = [node for node, _ in by_partition.values()]
         tick_together(nodes, self._time)
+        row_status = np.zeros(len(outcomes), np.uint8)
         for node, rows in by_partition.values():
             some = [outcomes[row] for row in rows]
-            begun.append((node, rows, some, begin_few(node, some, self._time)))
+            with self._nodes.leave_out_stopped(np.array(rows), row_status):
+                begun.append((node, rows, some, begin_few(node, some, self._time)))
 
         def finish() -> Reported:
             n = len(outcomes)
-            if len(begun) == 1:
+            if len(nodes) == len(begun) == 1 and not self._nodes.leaves_out_stopped:
                 node, _, some, submission = begun[0]
                 if submission is not None:
                     return Reported(*finish_few(node, submission), np.zeros(n, np.bool_))
@@ -170,11 +172,14 @@ class Reporting:
             is_known, is_unavailable = np.ones(n, np.bool_), np.zeros(n, np.bool_)
             for node, rows, some, submission in begun:
                 if submission is not None:
-                    counted[rows], transition[rows] = finish_few(node, submission)
+                    with self._nodes.leave_out_stopped(np.array(rows), row_status):
+                        counted[rows], transition[rows] = finish_few(node, submission)
                 else:
                     one = self._report(answers_of(some))
                     is_known[rows], is_unavailable[rows] = one.is_known, one.is_unavailable
                     counted[rows], transition[rows] = one.counted, one.transition
+            is_stopped = row_status == RowStatus.UNAVAILABLE
+            is_known[is_stopped], is_unavailable[is_stopped] = False, True
             return Reported(
                 counted,
                 transition,
@@ -229,13 +234,16 @@ class Reporting:
                 home = partitions_of(name, self._nodes.n_partitions, by)
                 is_elsewhere[found] = partition[found] != home
         pending: list[tuple[Node, NDArray[np.int64], BegunAnswers]] = []
+        row_status = np.zeros(n_rows, np.uint8)
 
         def finish() -> None:
             begun = [*pending]
             pending.clear()
             commit_together([node for node, _, _ in begun])
             for node, rows, answered in begun:
-                counted[rows], transition[rows], wrong_answer[rows] = finish_answers(node, answered)
+                with self._nodes.leave_out_stopped(rows, row_status):
+                    found = finish_answers(node, answered)
+                    counted[rows], transition[rows], wrong_answer[rows] = found
 
         with ExitStack() as finishing:
             finishing.callback(finish)  # also after an error, because what is begun is logged
@@ -253,10 +261,13 @@ class Reporting:
                     # Before anything is locked: reading a body takes milliseconds.
                     content = readable_content(node, page, part)
                     part = part._replace(content=self._bodies.read(content))
-                answered = begin_answers(node, page, order, part, self._time, settings)
-                pending.append((node, rows, answered))
+                with self._nodes.leave_out_stopped(rows, row_status):
+                    answered = begin_answers(node, page, order, part, self._time, settings)
+                    pending.append((node, rows, answered))
                 if not node.can_send:
                     finish()
+        is_stopped = row_status == RowStatus.UNAVAILABLE
+        is_known[is_stopped], is_unavailable[is_stopped] = False, True
         return Reported(
             counted,
             transition,
@@ -264,7 +275,7 @@ class Reporting:
             wrong_answer=wrong_answer,
             is_known=is_known,
             is_unavailable=is_unavailable,
-            is_elsewhere=is_elsewhere & is_unavailable,
+            is_elsewhere=is_elsewhere & is_unavailable & ~is_stopped,
         )
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from recrawl.corpus.leasing.shares import Reserved, SharedOrders
 from recrawl.corpus.leasing.small_calls import Wanted
-from recrawl.errors import RecrawlError
+from recrawl.errors import LedgerError, RecrawlError
 from recrawl.node.clock import NodeTime
 from recrawl.node.node import BegunOrders, Node
 from recrawl.node.open_nodes import TOGETHER_MAX, lock_nodes, tick_each
@@ -61,11 +61,14 @@ class NodeAnswers:
     """
 
     n_answers: int = 0
+    warns_of_stopped: bool = True
+    """Whether to log that a partition has stopped; each node does so once, where others go on."""
     errors: dict[int, RecrawlError] = field(default_factory=dict)
 
     def note_error(self, partition: int, error: RecrawlError) -> None:
         """Take note that a node failed, which is not asked again."""
-        logger.warning("partition %d gave no orders: %s", partition, error)
+        if self.warns_of_stopped or not isinstance(error, LedgerError):
+            logger.warning("partition %d gave no orders: %s", partition, error)
         self.errors[partition] = error
 
     def raise_if_all_failed(self) -> None:

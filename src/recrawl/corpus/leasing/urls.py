@@ -15,7 +15,7 @@ from recrawl.messages.leases import LeasedUrl, LeasedUrls
 from recrawl.messages.results import RowStatus
 from recrawl.node.clock import NodeTime
 from recrawl.node.config.corpus_config import CorpusConfig
-from recrawl.node.open_nodes import NodeBatch
+from recrawl.node.open_nodes import NodeBatch, OpenNodes
 from recrawl.node.orders import Order, orders_of
 from recrawl.shard import Ordered, Shard
 from recrawl.shard.early import Early
@@ -44,6 +44,7 @@ def lease_urls(
     urls: pa.StringArray,
     row_status: NDArray[np.uint8],
     *,
+    nodes: OpenNodes,
     config: CorpusConfig,
     time: NodeTime,
     run: str,
@@ -61,6 +62,8 @@ def lease_urls(
     row_status
         `RowStatus` of each URL: UNAVAILABLE once the batches have found its partition not open, and
         ELSEWHERE if another part of a split host has the page: that may be asked at once.
+    nodes
+        Nodes of the open partitions.
     config
         Configuration of the corpus.
     time
@@ -76,26 +79,29 @@ def lease_urls(
     why = np.full(len(urls), _CODE[Why.INVALID_URL], np.uint8)
     until = np.full(len(urls), np.inf)
     for node, rows, url, _ in batches:
-        with node.lock:
-            page = node.store.pages_of(url)
-            part = parts.take(node.partition)
-            if part is not None and is_repeated(node, part):
-                ordered = held_rows(node, part, time.now_ms())
-                codes = _codes_again(node.shard, page, ordered, time.now_ms())
-                ordered = _in_order_of(page[codes == _ORDERED], ordered)
-            else:
-                ordered, codes = node.order_given(page, time, lease_seconds=seconds, request=part)
-            until[rows] = _seconds_until(node.shard, page, codes, time.now_ms())
-            spent = codes == _CODE[Why.BUDGET_SPENT]
-            reason = budget_reason([node.shard], config, run, 1) if spent.any() else None
-        if reason is not None:
-            codes[spent] = _CODE[reason.why]
-            until[rows[spent]] = math.inf if reason.seconds is None else reason.seconds
-        why[rows] = codes
-        is_announced = node.find_announced(ordered.page)
-        granted = orders_of(node.store, node.partition, ordered, is_announced, node.generation)
-        for row, one in zip(rows[codes == _ORDERED].tolist(), granted, strict=True):
-            order[row] = one
+        part = parts.take(node.partition)
+        with nodes.leave_out_stopped(rows, row_status):
+            with node.lock:
+                page = node.store.pages_of(url)
+                if part is not None and is_repeated(node, part):
+                    ordered = held_rows(node, part, time.now_ms())
+                    codes = _codes_again(node.shard, page, ordered, time.now_ms())
+                    ordered = _in_order_of(page[codes == _ORDERED], ordered)
+                else:
+                    ordered, codes = node.order_given(
+                        page, time, lease_seconds=seconds, request=part
+                    )
+                until[rows] = _seconds_until(node.shard, page, codes, time.now_ms())
+                spent = codes == _CODE[Why.BUDGET_SPENT]
+                reason = budget_reason([node.shard], config, run, 1) if spent.any() else None
+            if reason is not None:
+                codes[spent] = _CODE[reason.why]
+                until[rows[spent]] = math.inf if reason.seconds is None else reason.seconds
+            why[rows] = codes
+            is_announced = node.find_announced(ordered.page)
+            granted = orders_of(node.store, node.partition, ordered, is_announced, node.generation)
+            for row, one in zip(rows[codes == _ORDERED].tolist(), granted, strict=True):
+                order[row] = one
     why[np.isin(row_status, (RowStatus.UNAVAILABLE, RowStatus.ELSEWHERE))] = _CODE[Why.UNAVAILABLE]
     until[row_status == RowStatus.ELSEWHERE] = 0.0
     return LeasedUrls(urls, order, why, until)

@@ -24,6 +24,7 @@ PATIENT = ForwardingSettings(
     plan_seconds_max=300.0,
     own_seconds_max=300.0,
     own_lease_seconds_max=300.0,
+    own_append_seconds_max=300.0,
 )
 
 
