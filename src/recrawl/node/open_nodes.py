@@ -410,16 +410,38 @@ class OpenNodes:
         is_unavailable
             Flag of each row, which becomes True where the partition is not open here.
         """
-        for i in np.unique(partition[(partition >= 0) & (partition < self.n_partitions)]):
-            rows = np.flatnonzero(partition == i)
-            node = self.enter(int(i))
-            if node is None:
-                is_unavailable[rows] = True
-                continue
-            try:
-                yield node, rows
-            finally:
-                self.leave(node)
+        for group in self.split_rows_together(partition, is_unavailable, n_together=1):
+            yield from group
+
+    def split_rows_together(
+        self,
+        partition: NDArray[np.int64],
+        is_unavailable: NDArray[np.bool_],
+        *,
+        n_together: int = TOGETHER_MAX,
+    ) -> Iterator[Sequence[tuple[Node, NDArray[np.int64]]]]:
+        """Yield what `split_rows` yields, several nodes together.
+
+        Parameters
+        ----------
+        partition, is_unavailable
+            Arguments of `split_rows`.
+        n_together
+            Largest number of nodes at once.
+        """
+        row = np.flatnonzero((partition >= 0) & (partition < self.n_partitions))
+        row = row[np.argsort(partition[row], kind="stable")]
+        number, first = np.unique(partition[row], return_index=True)
+        parts = [*zip(number.tolist(), np.split(row, first[1:]), strict=False)]
+        for begin in range(0, len(parts), n_together):
+            some = parts[begin : begin + n_together]
+            with self.use_some(i for i, _ in some) as nodes:
+                by_partition = {node.partition: node for node in nodes}
+                for i, rows in some:
+                    if i not in by_partition:
+                        is_unavailable[rows] = True
+                if nodes:
+                    yield [(by_partition[i], rows) for i, rows in some if i in by_partition]
 
     def put(self, node: Node) -> None:
         """Add the node of a partition, or replace the one before."""

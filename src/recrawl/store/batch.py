@@ -31,7 +31,7 @@ from recrawl.store.page_urls import URL_TEXT_BYTES_MAX, stored_urls
 from recrawl.store.request_keys import NewRequest
 from recrawl.store.user_data import DOC_ID_BYTES_MAX, METADATA_BYTES_MAX
 
-__all__ = ["AddedPages", "NetPages", "StoreBatch", "net_pages"]
+__all__ = ["AddedPages", "NetPages", "StoreBatch", "list_of_bytes", "net_pages"]
 
 _DIGEST = pa.binary(DIGEST_BYTES)
 _NOTHING_COUNTED = ContentCounts()
@@ -145,7 +145,7 @@ class StoreBatch:
         _check_rows(page, doc_id=doc_id, metadata=metadata)
         _check_lengths(DOC_ID_BYTES_MAX, doc_id=doc_id)
         _check_lengths(METADATA_BYTES_MAX, metadata=metadata)
-        self.user_data.append((_pages(page), _bytes_of(doc_id), _bytes_of(metadata)))
+        self.user_data.append((_pages(page), list_of_bytes(doc_id), list_of_bytes(metadata)))
 
     def add_request(self, key: bytes, digest: bytes, position: int, at_ms: int) -> None:
         """Remember that the record at a position completes the request with a key."""
@@ -207,7 +207,7 @@ class StoreBatch:
         ):
             self.contents.append((_pages(page), digest_rows(digest)))
             return
-        texts = [_bytes_of(column) for column in columns]
+        texts = [list_of_bytes(column) for column in columns]
         if digest.type != _DIGEST and any(text and len(text) != DIGEST_BYTES for text in texts[0]):
             raise ValueError(f"digests must have {DIGEST_BYTES} bytes")
         for i, limit in enumerate(_LIMITS, start=1):
@@ -305,7 +305,7 @@ class StoreBatch:
         passages
             Passages of the changes as `pack_passages` returns them, None where not known.
         """
-        texts = None if urls is None else _bytes_of(urls)
+        texts = None if urls is None else list_of_bytes(urls)
         first = self._n_changes.get(position, 0)
         self._n_changes[position] = first + page.size
         place = Cursor(position, first)
@@ -342,7 +342,8 @@ def _pages(page: PageArray) -> PageArray:
     return pages
 
 
-def _bytes_of(column: pa.Array) -> list[bytes | None]:
+def list_of_bytes(column: pa.Array) -> list[bytes | None]:
+    """Return the values of an Arrow array of texts or bytes, texts in UTF-8."""
     if column.null_count == len(column):
         return [None] * len(column)
     if column.null_count == 0 and column.type == _DIGEST:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from recrawl.corpus import Corpus, Outcome
@@ -38,13 +39,36 @@ def random_outcome(draw: random.Random, handle: int, now_ms: int) -> Outcome:
     return Outcome(handle=handle, fetched_at_ms=at_ms, **found)
 
 
+def random_failure(draw: random.Random, handle: int) -> Outcome:
+    found: dict[str, Any] = draw.choice(
+        [
+            {"status": 0},
+            {"status": 404, "digest": b"9", "etag": b'"g"'},
+            {"status": 503, "retry_after_seconds": draw.choice([30.0, float("inf")])},
+            {"status": 301, "moved_to": "https://a.example/moved"},
+            {"status": 200, "disallowed": True},
+            {"digest": b"5", "etag": b"x" * 2_000},
+            {"digest": b"6", "last_modified": b"a\nb"},
+        ]
+    )
+    if draw.random() < 0.1:
+        found = draw.choice([{"digest": b"6", "divergence": 0.5}, {"digest": b"6", "sketch": b"1"}])
+    return Outcome(handle=handle, **found)
+
+
 def records_of(corpus: Corpus) -> list[Record]:
     ledger = corpus.nodes[0].ledger
     return [record for _, record in ledger.read(ledger.first)]
 
 
 def run(
-    corpus: Corpus, clock: ManualClock, variant: int, monkeypatch: pytest.MonkeyPatch, n_few: int
+    corpus: Corpus,
+    clock: ManualClock,
+    variant: int,
+    monkeypatch: pytest.MonkeyPatch,
+    n_few: int,
+    *,
+    has_failures: bool = False,
 ) -> list[Any]:
     draw = random.Random(variant)
     monkeypatch.setattr(reports, "FEW_OUTCOMES_MAX", n_few)
@@ -57,31 +81,44 @@ def run(
         draw.shuffle(held)
         some = [held.pop() for _ in range(min(draw.randrange(5), len(held)))]
         outcomes = [random_outcome(draw, handle, clock.wall_ms()) for handle in some]
+        if has_failures:
+            # Most of what is held, because few of the older orders are still known.
+            outcomes += [random_failure(draw, held.pop()) for _ in held[2:]]
         if draw.random() < 0.3:
             outcomes += [random_outcome(draw, handle, clock.wall_ms()) for handle in some[:1]]
         if draw.random() < 0.2:
             outcomes.append(Outcome(handle=1 << 40, changed=True))
         reported = corpus.report(outcomes)
-        results += [reported.counted.tolist(), reported.transition.tolist()]
+        results += [column.tolist() for column in (reported.counted, reported.transition)]
+        results += [reported.has_dropped.tolist(), reported.is_known.tolist()]
     results += [corpus.nodes[0].shard.digest(), contents_of(corpus.nodes[0].store, len(PAGES))]
     return results
 
 
 @pytest.mark.parametrize("trusts", ["ignore", "trust"])
+@pytest.mark.parametrize("has_failures", [False, True])
 @pytest.mark.parametrize("variant", range(4))
 def test_the_short_way_has_the_same_effect(
     open_corpus: Open,
     clock: ManualClock,
     monkeypatch: pytest.MonkeyPatch,
     variant: int,
+    has_failures: bool,
     trusts: str,
 ) -> None:
     sections: dict[str, Any] = {"learning": {"last_modified": trusts}}
     begin_ms = clock.wall_ms()
-    general = run(open_corpus("general", **sections), clock, variant, monkeypatch, 0)
+    general = run(
+        open_corpus("general", **sections),
+        clock,
+        variant,
+        monkeypatch,
+        0,
+        has_failures=has_failures,
+    )
     clock.pass_seconds((begin_ms - clock.wall_ms()) / 1000)
     corpus = open_corpus("few", **sections)
-    found = run(corpus, clock, variant, monkeypatch, 64)
+    found = run(corpus, clock, variant, monkeypatch, 64, has_failures=has_failures)
     schemas = [record.schema for record in records_of(corpus)]
     assert schemas.count(FEW_SCHEMA) > 1
     # The identity of a corpus and its owner are random, so digests of the state may differ in them.
@@ -109,6 +146,26 @@ def test_partitions_get_their_own_outcomes(open_corpus: Open, clock: ManualClock
     clock.pass_seconds(5)
     outcomes = [Outcome(handle=order.handle, digest=b"1") for order in orders]
     assert corpus.report(outcomes).counted.all()
+    assert not corpus.report(outcomes).counted.any()
+
+
+def test_a_large_report_is_short_for_partitions_with_few_outcomes(
+    open_corpus: Open, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reports, "FEW_OUTCOMES_MAX", 50)
+    corpus = open_corpus(corpus={"partitions": 2}, politeness={"in_flight_max": 500, "delay": 0})
+    corpus.add([f"https://{i}.example/" for i in range(300)])
+    orders = corpus.lease_table(300)
+    # All of one partition, and a few of the other one.
+    partition = orders.column("handle").to_numpy() & 4095
+    rows = np.concatenate([np.flatnonzero(partition == 0), np.flatnonzero(partition == 1)[:40]])
+    handles = orders.column("handle").take(pa.array(np.random.default_rng(1).permutation(rows)))
+    outcomes = pa.table({"handle": handles, "digest": [b"%d" % i for i in range(rows.size)]})
+    clock.pass_seconds(5)
+    assert corpus.report(outcomes).counted.all()
+    for node, n_short in zip(corpus.nodes, (0, 1), strict=True):
+        records = [record.schema for _, record in node.ledger.read(node.ledger.first)]
+        assert records.count(FEW_SCHEMA) == n_short
     assert not corpus.report(outcomes).counted.any()
 
 

@@ -2,6 +2,7 @@
 
 from typing import Any, cast
 
+import numpy as np
 import pytest
 
 from recrawl.errors import PartitionAway, RecrawlError
@@ -44,3 +45,24 @@ def test_a_node_replaces_the_one_of_its_partition() -> None:
     found.put(second)
     assert found[2] is second
     assert (before, found.all) == ((first,), (second,))
+
+
+def test_rows_are_split_by_partition() -> None:
+    found, nodes = open_nodes(0, 2, 5)
+    is_away = np.zeros(7, np.bool_)
+    partition = np.array([5, -1, 2, 7, 5, 0, 9])
+    parts = [(node, rows.tolist()) for node, rows in found.split_rows(partition, is_away)]
+    assert parts == [(nodes[0], [5]), (nodes[1], [2]), (nodes[2], [0, 4])]
+    assert np.flatnonzero(is_away).tolist() == [3]
+    assert not [*found.split_rows(np.full(2, -1), np.zeros(2, np.bool_))]
+
+
+def test_rows_of_several_partitions_are_used_together() -> None:
+    found, nodes = open_nodes(0, 2, 5)
+    is_away = np.zeros(4, np.bool_)
+    groups = found.split_rows_together(np.array([5, 2, 0, 3]), is_away, n_together=2)
+    together = [[(node, rows.tolist()) for node, rows in group] for group in groups]
+    assert together == [[(nodes[0], [2]), (nodes[1], [1])], [(nodes[2], [0])]]
+    assert is_away.tolist() == [False, False, False, True]
+    for node in nodes:
+        assert found.wait_for_users(node, 0.0)

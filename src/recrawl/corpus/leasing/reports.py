@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from copy import copy
 from itertools import accumulate
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -15,10 +16,17 @@ from recrawl.messages.results import Reported, RowStatus
 from recrawl.node.clock import NodeTime
 from recrawl.node.config.corpus_config import CorpusConfig
 from recrawl.node.content.bodies import BodyReader
-from recrawl.node.node import Node
-from recrawl.node.open_nodes import TOGETHER_MAX, OpenNodes, commit_together, tick_together
+from recrawl.node.node import Node, Submission
+from recrawl.node.open_nodes import OpenNodes, commit_together, tick_together
 from recrawl.node.orders import Outcome, order_of, partition_in, partition_of
-from recrawl.node.reporting.few import FEW_OUTCOMES_MAX, begin_few, finish_few, is_plain
+from recrawl.node.reporting.few import (
+    FEW_OUTCOMES_MAX,
+    PlainRows,
+    begin_few,
+    finish_few,
+    is_plain,
+    plain_rows_of,
+)
 from recrawl.node.reporting.many import (
     Answers,
     BegunAnswers,
@@ -31,8 +39,12 @@ from recrawl.node.reporting.many import (
 from recrawl.node.routing import batch_ranges, key_column, partitions_of
 from recrawl.urls import canonical, page_names
 
+if TYPE_CHECKING:
+    from recrawl.content import ContentSettings
+
 __all__ = ["Reported", "Reporting"]
 
+_Begun: TypeAlias = tuple[Node, NDArray[np.int64], Submission | BegunAnswers]
 
 # Bytes of answers after which those that are pending are logged.
 _PENDING_BYTES_MAX = 16 << 20
@@ -157,8 +169,9 @@ class Reporting:
         row_status = np.zeros(len(outcomes), np.uint8)
         for node, rows in by_partition.values():
             some = [outcomes[row] for row in rows]
+            plain = PlainRows.from_outcomes(some)
             with self._nodes.leave_out_stopped(np.array(rows), row_status):
-                begun.append((node, rows, some, begin_few(node, some, self._time)))
+                begun.append((node, rows, some, begin_few(node, plain, self._time)))
 
         def finish() -> Reported:
             n = len(outcomes)
@@ -190,19 +203,6 @@ class Reporting:
 
         return finish
 
-    def _batches(
-        self,
-        partition: NDArray[np.int64],
-        is_unavailable: NDArray[np.bool_],
-        n_bytes: NDArray[np.int64],
-    ) -> Iterator[tuple[Node, NDArray[np.int64]]]:
-        """Yield the rows of each open node in batches that fit a record of its log."""
-        with self._nodes.use_some(np.unique(partition).tolist()) as nodes:
-            tick_together(nodes, self._time)
-        for node, own in self._nodes.split_rows(partition, is_unavailable):
-            for first, end in batch_ranges(n_bytes[own]):
-                yield node, own[first:end]
-
     def _report(self, answers: Answers) -> Reported:
         own_content = self._config.content
         settings = None
@@ -233,39 +233,41 @@ class Reporting:
             if not self._in_parts:
                 home = partitions_of(name, self._nodes.n_partitions, by)
                 is_elsewhere[found] = partition[found] != home
-        pending: list[tuple[Node, NDArray[np.int64], BegunAnswers]] = []
+        pending = _Pending()
         row_status = np.zeros(n_rows, np.uint8)
 
         def finish() -> None:
-            begun = [*pending]
-            pending.clear()
-            commit_together([node for node, _, _ in begun])
-            for node, rows, answered in begun:
+            for node, rows, begun in pending.commit():
                 with self._nodes.leave_out_stopped(rows, row_status):
-                    found = finish_answers(node, answered)
-                    counted[rows], transition[rows], wrong_answer[rows] = found
+                    if isinstance(begun, Submission):
+                        counted[rows], transition[rows] = finish_few(node, begun)
+                    else:
+                        found = finish_answers(node, begun)
+                        counted[rows], transition[rows], wrong_answer[rows] = found
 
+        few = _FewOfMany(answers)
         with ExitStack() as finishing:
             finishing.callback(finish)  # also after an error, because what is begun is logged
-            for node, rows in self._batches(partition, is_unavailable, n_bytes):
-                if _is_full(pending, node, n_bytes):
-                    finish()
-                part = answers if rows.size == n_rows else answers.take(rows)
-                order = order_of(part.handle)
-                page = node.pages_of_orders(order)
-                named = np.flatnonzero(part.handle == 0)
-                if named.size:
-                    page[named] = node.store.pages_of(url.take(pa.array(rows[named])))
-                is_known[rows] = page >= 0
-                if settings is not None:
-                    # Before anything is locked: reading a body takes milliseconds.
-                    content = readable_content(node, page, part)
-                    part = part._replace(content=self._bodies.read(content))
-                with self._nodes.leave_out_stopped(rows, row_status):
-                    answered = begin_answers(node, page, order, part, self._time, settings)
-                    pending.append((node, rows, answered))
-                if not node.can_send:
-                    finish()
+            for together in self._nodes.split_rows_together(partition, is_unavailable):
+                tick_together([node for node, _ in together], self._time)
+                for node, rows in _batches(together, n_bytes):
+                    if pending.is_full_before(node):
+                        finish()
+                    with self._nodes.leave_out_stopped(rows, row_status):
+                        plain = few.rows(rows)
+                        begun: Submission | BegunAnswers | None = None
+                        if plain is not None:
+                            begun = begin_few(node, plain, self._time)
+                        if begun is not None:
+                            is_known[rows] = True
+                        else:
+                            part = answers if rows.size == n_rows else answers.take(rows)
+                            begun, page = self._begin_many(node, part, url, rows, settings)
+                            is_known[rows] = page >= 0
+                        pending.add(node, rows, int(n_bytes[rows].sum()), begun)
+                    if not node.can_send:
+                        finish()
+                finish()
         is_stopped = row_status == RowStatus.UNAVAILABLE
         is_known[is_stopped], is_unavailable[is_stopped] = False, True
         return Reported(
@@ -278,18 +280,112 @@ class Reporting:
             is_elsewhere=is_elsewhere & is_unavailable & ~is_stopped,
         )
 
+    def _begin_many(
+        self,
+        node: Node,
+        answers: Answers,
+        url: pa.StringArray,
+        rows: NDArray[np.int64],
+        settings: "ContentSettings | None",
+    ) -> tuple[BegunAnswers, NDArray[np.int64]]:
+        """Begin to report outcomes of a node the general way; return their pages, too.
 
-def _is_full(
-    pending: Sequence[tuple[Node, NDArray[np.int64], BegunAnswers]],
-    node: Node,
-    n_bytes: NDArray[np.int64],
-) -> bool:
-    """Return whether pending answers must be logged before those of a node are judged."""
-    return bool(pending) and (
-        len(pending) >= TOGETHER_MAX
-        or any(other is node for other, _, _ in pending)
-        or sum(int(n_bytes[rows].sum()) for _, rows, _ in pending) >= _PENDING_BYTES_MAX
-    )
+        Parameters
+        ----------
+        node
+            Node of the pages.
+        answers
+            Outcomes.
+        url
+            Names of the pages of all outcomes of the report, where they have no handle.
+        rows
+            Rows of these outcomes in the report.
+        settings
+            Rules by which bodies are judged; None if no outcome has one.
+        """
+        order = order_of(answers.handle)
+        page = node.pages_of_orders(order)
+        named = np.flatnonzero(answers.handle == 0)
+        if named.size:
+            page[named] = node.store.pages_of(url.take(pa.array(rows[named])))
+        if settings is not None:
+            # Before anything is locked: reading a body takes milliseconds.
+            content = readable_content(node, page, answers)
+            answers = answers._replace(content=self._bodies.read(content))
+        return begin_answers(node, page, order, answers, self._time, settings), page
+
+
+class _Pending:
+    """Outcomes that are begun and not yet logged, with their nodes and rows."""
+
+    def __init__(self) -> None:
+        self._begun: list[_Begun] = []
+        self._n_bytes = 0
+
+    def add(
+        self,
+        node: Node,
+        rows: NDArray[np.int64],
+        n_bytes: int,
+        begun: Submission | BegunAnswers,
+    ) -> None:
+        """Add outcomes of a node and their size."""
+        self._begun.append((node, rows, begun))
+        self._n_bytes += n_bytes
+
+    def is_full_before(self, node: Node) -> bool:
+        """Return whether they must be logged before outcomes of a node are judged."""
+        # Those of a node follow each other, and their verdicts depend on those before them.
+        is_same = bool(self._begun) and self._begun[-1][0] is node
+        return is_same or self._n_bytes >= _PENDING_BYTES_MAX
+
+    def commit(self) -> list[_Begun]:
+        """Log all of them together, and return them; nothing is pending afterwards."""
+        begun, self._begun, self._n_bytes = self._begun, [], 0
+        commit_together([node for node, _, _ in begun])
+        return begun
+
+
+class _FewOfMany:
+    """Outcomes of a large report of which a node has only a few.
+
+    Parameters
+    ----------
+    answers
+        All outcomes of the report.
+    """
+
+    def __init__(self, answers: Answers) -> None:
+        self._answers = answers
+        self._is_plain: NDArray[np.bool_] | None = None
+        self._rows: PlainRows | None = None
+
+    def rows(self, rows: NDArray[np.int64]) -> PlainRows | None:
+        """Return outcomes of a node as rows; None for many, and for those that are not plain.
+
+        Parameters
+        ----------
+        rows
+            Which outcomes are those of the node.
+        """
+        if rows.size > FEW_OUTCOMES_MAX:
+            return None
+        if self._is_plain is None:
+            self._is_plain = plain_rows_of(self._answers)
+        if not self._is_plain[rows].all():
+            return None
+        if self._rows is None:
+            self._rows = PlainRows.from_answers(self._answers)
+        return self._rows.take(rows.tolist())
+
+
+def _batches(
+    together: Iterable[tuple[Node, NDArray[np.int64]]], n_bytes: NDArray[np.int64]
+) -> Iterator[tuple[Node, NDArray[np.int64]]]:
+    """Yield the rows of each node in batches that fit a record of its log."""
+    for node, own in together:
+        for first, end in batch_ranges(n_bytes[own]):
+            yield node, own[first:end]
 
 
 def _has_content(outcome: object) -> bool:

@@ -1,37 +1,53 @@
-"""Report a few plain outcomes without building columns, which would take longer than the rest.
+"""Report a few plain outcomes of a node as rows: columns of Arrow would take longer than the rest.
 
-Plain is an outcome of a leased page that was seen, with a digest or the user's own word on whether
-it changed.  Others go the general way, `recrawl.node.reporting.many`; both have the same effect.
+Plain is an outcome of a leased page, without a body, a text, a sketch or a divergence.  Others go
+the general way, `recrawl.node.reporting.many`; both have the same effect.
 """
 
 from collections.abc import Sequence
 from math import isnan
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from recrawl.node.clock import NodeTime
+from recrawl.node.content.bodies import is_given
 from recrawl.node.few_reported import few_outcomes_entry
 from recrawl.node.node import Node, Submission
-from recrawl.node.orders import NOT_MODIFIED, Outcome, has_controls, order_in
+from recrawl.node.orders import NOT_MODIFIED, Outcome, has_controls, order_in, order_of
 from recrawl.node.repeated_outcomes import verdict_by_digest
-from recrawl.node.reporting.many import http_date_ms, stored_digest
+from recrawl.node.reporting.many import (
+    UNKNOWN,
+    Answers,
+    http_date_ms,
+    status_classes,
+    stored_digest,
+    verdicts,
+    waits_asked_for,
+)
 from recrawl.shard import Verdict
 from recrawl.store import ETAG_BYTES_MAX, LAST_MODIFIED_BYTES_MAX
+from recrawl.store.batch import list_of_bytes
 from recrawl.store.fetch_records import Content
 
-__all__ = ["FEW_OUTCOMES_MAX", "begin_few", "finish_few", "is_plain"]
+__all__ = ["FEW_OUTCOMES_MAX", "PlainRows", "begin_few", "finish_few", "is_plain", "plain_rows_of"]
 
 FEW_OUTCOMES_MAX = 256
-"""More outcomes than this are faster as columns."""
+"""More outcomes of a node than this are faster as columns."""
 
 _NO_CONTENT: Content = (None,) * 6
 _STATUS_MAX = 299
+_CHANGED, _UNCHANGED = int(Verdict.CHANGED), int(Verdict.UNCHANGED)
+# Stands for a verdict that is not known before the content is compared.
+_BY_CONTENT = 255
 
 
 def is_plain(outcome: object) -> bool:
-    """Return whether `begin_few` can report what a user gave as an outcome."""
+    """Return whether `begin_few` can report what a user gave as an outcome, without further checks.
+
+    It must be of a page that was seen, with a digest or the user's own word on whether it changed.
+    """
     if not isinstance(outcome, Outcome):
         return False
     given: Any = outcome  # a user may have put anything into it
@@ -64,15 +80,90 @@ def _is_header(value: object, n_bytes_max: int) -> bool:
     return type(value) is bytes and len(value) <= n_bytes_max and not has_controls(value)
 
 
-def begin_few(node: Node, outcomes: Sequence[Outcome], time: NodeTime) -> Submission | None:
+class PlainRows(NamedTuple):
+    """Plain outcomes as lists, a list for each column."""
+
+    order: list[int]
+    verdict: list[int]
+    """`Verdict` by the status; `_BY_CONTENT` if the content decides."""
+    changed: list[int]
+    """1 or 0 as reported; -1 to compare digests."""
+    digest: list[bytes | None]
+    """Digest of the stored length."""
+    etag: list[bytes | None]
+    last_modified: list[bytes | None]
+    moved_to: list[bytes | None]
+    fetched_at_ms: list[int]
+    retry_after_seconds: list[float]
+    status_class: list[int]
+
+    @classmethod
+    def from_outcomes(cls, outcomes: Sequence[Outcome]) -> Self:
+        """Return the rows of outcomes for which `is_plain` holds."""
+        n = len(outcomes)
+        return cls(
+            order=[order_in(outcome.handle) for outcome in outcomes],
+            verdict=[
+                _UNCHANGED if outcome.status == NOT_MODIFIED else _BY_CONTENT
+                for outcome in outcomes
+            ],
+            changed=[
+                UNKNOWN if outcome.changed is None else int(outcome.changed) for outcome in outcomes
+            ],
+            digest=[
+                None if outcome.digest is None else stored_digest(outcome.digest)
+                for outcome in outcomes
+            ],
+            etag=[outcome.etag for outcome in outcomes],
+            last_modified=[outcome.last_modified for outcome in outcomes],
+            moved_to=[None] * n,
+            fetched_at_ms=[outcome.fetched_at_ms for outcome in outcomes],
+            retry_after_seconds=[0.0] * n,
+            status_class=[outcome.status // 100 for outcome in outcomes],
+        )
+
+    @classmethod
+    def from_answers(cls, answers: Answers) -> Self:
+        """Return the rows of outcomes that are columns."""
+        undecided = np.full(answers.handle.size, _BY_CONTENT, np.uint8)
+        return cls(
+            order=order_of(answers.handle).tolist(),
+            verdict=verdicts(answers.status, answers.disallowed, undecided).tolist(),
+            changed=answers.changed.tolist(),
+            digest=list_of_bytes(answers.digest),
+            etag=list_of_bytes(answers.etag),
+            last_modified=list_of_bytes(answers.last_modified),
+            moved_to=list_of_bytes(answers.moved_to),
+            fetched_at_ms=answers.fetched_at_ms.tolist(),
+            retry_after_seconds=waits_asked_for(answers).tolist(),
+            status_class=status_classes(answers).tolist(),
+        )
+
+    def take(self, rows: Sequence[int]) -> Self:
+        """Return the given rows."""
+        columns: list[Any] = [[column[row] for row in rows] for column in self]
+        return type(self)(*columns)
+
+
+def plain_rows_of(answers: Answers) -> NDArray[np.bool_]:
+    """Return which outcomes can be reported as `PlainRows`."""
+    is_plain = (answers.handle > 0) & np.isnan(answers.divergence)
+    if answers.has_content:
+        is_plain &= ~is_given(answers.content)
+    if answers.sketch.null_count < len(answers.sketch):
+        is_plain &= answers.sketch.is_null().to_numpy(zero_copy_only=False)
+    return is_plain
+
+
+def begin_few(node: Node, plain: PlainRows, time: NodeTime) -> Submission | None:
     """Put plain outcomes into the next append to the log; `finish_few` returns their effect.
 
     Parameters
     ----------
     node
         Node of the pages.
-    outcomes
-        Outcomes for which `is_plain` holds, with handles of orders of this node.
+    plain
+        Outcomes with orders of this node.
     time
         Time of the node.
 
@@ -89,36 +180,46 @@ def begin_few(node: Node, outcomes: Sequence[Outcome], time: NodeTime) -> Submis
     registers, leases = shard.tables.registers, shard.tables.leases
     first, following = int(registers.first_order[0]), int(registers.next_order[0])
     last_place = leases.page.size - 1
-    orders = [order_in(outcome.handle) for outcome in outcomes]
+    orders = plain.order
     if min(orders) < first or max(orders) >= following:
         return None
-    pages = [int(leases.page[order & last_place]) for order in orders]
+    page = leases.page[np.array(orders, np.int64) & last_place]
+    pages = page.tolist()
     if min(pages) < 0 or len({*pages}) < len(pages):
         return None
-    page = np.array(pages, np.int64)
     known = store.digests_of(page)
-    verdicts: list[int] = []
-    contents: list[Content] = []
-    for outcome, recent in zip(outcomes, known, strict=True):
-        digest = None if outcome.digest is None else stored_digest(outcome.digest)
-        verdicts.append(_verdict(outcome, digest, recent))
-        contents.append((digest, outcome.etag, outcome.last_modified, None, None, None))
     modified_ms = [0] * len(pages)
     if shard.settings.last_modified == "trust":
-        modified_ms = [http_date_ms(outcome.last_modified) for outcome in outcomes]
+        modified_ms = [http_date_ms(text) for text in plain.last_modified]
+    no_values = [None] * len(pages)
+    contents: list[Content] = [
+        *zip(
+            plain.digest,
+            plain.etag,
+            plain.last_modified,
+            no_values,
+            no_values,
+            plain.moved_to,
+            strict=True,
+        )
+    ]
     entry = few_outcomes_entry(
         contents,
         page=pages,
         order=orders,
         fetched_at_ms=[
-            min(outcome.fetched_at_ms, now_ms) if outcome.fetched_at_ms > 0 else now_ms
-            for outcome in outcomes
+            min(at_ms, now_ms) if at_ms > 0 else now_ms for at_ms in plain.fetched_at_ms
         ],
         last_modified_at_ms=modified_ms,
         divergence=[float("nan")] * len(pages),
-        retry_after_seconds=[0.0] * len(pages),
-        verdict=verdicts,
-        status_class=[outcome.status // 100 for outcome in outcomes],
+        retry_after_seconds=plain.retry_after_seconds,
+        verdict=[
+            _verdict_by_content(changed, digest, recent) if verdict == _BY_CONTENT else verdict
+            for verdict, changed, digest, recent in zip(
+                plain.verdict, plain.changed, plain.digest, known, strict=True
+            )
+        ],
+        status_class=plain.status_class,
     )
     has_content = any(content != _NO_CONTENT for content in contents)
     return node.begin([entry if has_content else entry.outcomes], at_ms=now_ms)
@@ -130,9 +231,7 @@ def finish_few(node: Node, begun: Submission) -> tuple[NDArray[np.bool_], NDArra
     return applied.valid, applied.transition
 
 
-def _verdict(outcome: Outcome, digest: bytes | None, recent: list[bytes]) -> int:
-    if outcome.status == NOT_MODIFIED:
-        return int(Verdict.UNCHANGED)
-    if outcome.changed is not None:
-        return int(Verdict.CHANGED if outcome.changed else Verdict.UNCHANGED)
+def _verdict_by_content(changed: int, digest: bytes | None, recent: list[bytes]) -> int:
+    if changed != UNKNOWN:
+        return _CHANGED if changed else _UNCHANGED
     return int(verdict_by_digest(digest, recent, None))

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from recrawl.content import ContentSettings
 
 __all__ = [
+    "UNKNOWN",
     "Answers",
     "BegunAnswers",
     "answers_of",
@@ -65,8 +66,10 @@ __all__ = [
     "logged_bytes",
     "readable_content",
     "report_answers",
+    "status_classes",
     "stored_digest",
     "verdicts",
+    "waits_asked_for",
 ]
 
 
@@ -112,7 +115,8 @@ def http_date_ms(text: bytes | None) -> int:
         return 0
 
 
-_UNKNOWN = -1
+UNKNOWN = -1
+"""Stands for an outcome that does not say whether its page has changed."""
 
 
 class Answers(NamedTuple):
@@ -219,7 +223,7 @@ _RETRY_SECONDS_MAX = 1e9
 def _column_from_values(name: str, values: list[Any]) -> Any:
     kind = _TYPES[name]
     if name == "changed":
-        values = [_UNKNOWN if value is None else int(value) for value in values]
+        values = [UNKNOWN if value is None else int(value) for value in values]
     if name == "digest":
         values = [None if value is None else stored_digest(value) for value in values]
     if name in ("url", "moved_to", "key"):
@@ -236,7 +240,7 @@ def _column_from_table(name: str, column: Any, n_rows: int) -> Any:
     if column is None:
         if isinstance(kind, pa.DataType):
             return pa.nulls(n_rows, kind)
-        default = _UNKNOWN if name == "changed" else _DEFAULTS[name]
+        default = UNKNOWN if name == "changed" else _DEFAULTS[name]
         return np.full(n_rows, default, kind)
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
@@ -249,7 +253,7 @@ def _column_from_table(name: str, column: Any, n_rows: int) -> Any:
     if isinstance(kind, pa.DataType):
         return column.cast(kind)
     if name == "changed":
-        column = column.cast(pa.int8()).fill_null(_UNKNOWN)
+        column = column.cast(pa.int8()).fill_null(UNKNOWN)
     elif column.null_count:
         # A missing status means that there was no response.
         column = column.fill_null(0 if name == "status" else _DEFAULTS[name])
@@ -388,7 +392,7 @@ def _check(answers: Answers) -> None:
         )
     says_nothing = (
         is_success(answers.status)
-        & (answers.changed == _UNKNOWN)
+        & (answers.changed == UNKNOWN)
         & answers.digest.is_null().to_numpy(zero_copy_only=False)
         & ~answers.disallowed
     )
@@ -407,7 +411,7 @@ def _content_verdicts(
 ) -> NDArray[np.uint8]:
     """Return the verdict of each answer by its content: changed, unchanged or reverted."""
     verdict = np.where(answers.changed == 0, Verdict.UNCHANGED, Verdict.CHANGED).astype(np.uint8)
-    is_undecided = (answers.changed == _UNKNOWN) & is_success(answers.status) & (page >= 0)
+    is_undecided = (answers.changed == UNKNOWN) & is_success(answers.status) & (page >= 0)
     if judged is not None:
         verdict = np.where(is_undecided & judged.is_judged, judged.verdict, verdict)
         is_undecided &= ~judged.is_judged
@@ -501,7 +505,7 @@ def _judge_content(
     in_turn = None
     if has_repeated:
         in_turn = CountedInTurn(node, page, order, answers.fetched_at_ms)
-    judged = judge_texts(node, page, content, settings, answers.changed != _UNKNOWN, in_turn)
+    judged = judge_texts(node, page, content, settings, answers.changed != UNKNOWN, in_turn)
     if not judged.is_judged.any():
         return answers, judged
     # Validators of another page would make the server say that it has not changed; where the next
@@ -706,7 +710,7 @@ def _judge_repeated(
         order=order[rows],
         fetched_at_ms=some.fetched_at_ms,
         is_poll=verdict < Verdict.DISALLOWED,
-        compares_digest=(some.changed == _UNKNOWN) & is_success(some.status) & ~is_judged[rows],
+        compares_digest=(some.changed == UNKNOWN) & is_success(some.status) & ~is_judged[rows],
         digest=some.digest.to_pylist(),
         is_text=is_judged[rows],
     )
@@ -760,6 +764,16 @@ def _leave_out_same_content(
     ), texts._replace(flags=flags)
 
 
+def status_classes(answers: Answers) -> NDArray[np.int64]:
+    """Return the first digits of the HTTP statuses, 0 for none."""
+    return np.clip(answers.status // 100, 0, 9)
+
+
+def waits_asked_for(answers: Answers) -> NDArray[np.float32]:
+    """Return the seconds that sites ask to wait, 0 where they ask for nothing possible."""
+    return np.nan_to_num(answers.retry_after_seconds, nan=0.0, posinf=0.0, neginf=0.0)
+
+
 def _report_entry(
     node: Node,
     page: NDArray[np.int64],
@@ -772,7 +786,6 @@ def _report_entry(
     modified_ms: Any = 0
     if node.shard.settings.last_modified == "trust":
         modified_ms = [http_date_ms(text) for text in answers.last_modified.to_pylist()]
-    retry_after = np.nan_to_num(answers.retry_after_seconds, nan=0.0, posinf=0.0, neginf=0.0)
     outcomes = event_of(
         Outcomes,
         page=page,
@@ -781,8 +794,8 @@ def _report_entry(
         verdict=verdict,
         divergence=answers.divergence,
         last_modified_at_ms=modified_ms,
-        status_class=np.clip(answers.status // 100, 0, 9),
-        retry_after_seconds=retry_after,
+        status_class=status_classes(answers),
+        retry_after_seconds=waits_asked_for(answers),
     )
     columns = (
         answers.digest,
