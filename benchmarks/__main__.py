@@ -292,7 +292,7 @@ def _argument_parser() -> argparse.ArgumentParser:
     command = commands.add_parser("dashboard", help=dashboard.__doc__)
     command.add_argument("--pages", type=float, default=1e7)
     command.add_argument("--seconds", type=float, default=20.0, help="length of each period")
-    command.add_argument("--periods", type=int, default=3)
+    command.add_argument("--periods", type=int, default=8)
     command.add_argument("--viewers", type=int, default=3)
     command = commands.add_parser("dashboard-pictures", help=dashboard_pictures.__doc__)
     command.add_argument("output", type=Path, help="folder for the pictures")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["COMPILED_ABOUT", "COMPILE_TIME_TEXT", "compile_all", "is_compiled", "record_compiled"]
 
 COMPILE_TIME_TEXT = "once per version, up to a minute, or longer if the machine is busy"
-COMPILED_ABOUT = 295
+COMPILED_ABOUT = 312
 """Number of functions that `compile_all` compiles, for a progress bar; it need not be exact."""
 _LOOK_SECONDS = 0.2
 
@@ -172,6 +172,7 @@ def _exercise_kernels() -> None:
                 corpus.sample()
                 corpus.plan()
                 corpus.explain(urls[1])
+                corpus.pages_of_host("host-1.example.com")
                 corpus.set(urls[:1], importance=0.0, max_age=3_600.0, kind="sitemap or feed")
                 for n_rows in (1, 3):
                     corpus.report([_outcome_with_body(url, n_rows) for url in urls[:3]])
