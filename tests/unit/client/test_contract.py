@@ -39,6 +39,8 @@ NOT_OFFERED = {
     "last_scrub",
     "lease_asked_at_ms",
     "lease_each",
+    "leases_under_way",
+    "leave_out_stopped",
     "n_log_records",
     "newcomers",
     "open_partition",

@@ -33,6 +33,7 @@ WORKERS_ONLY = {
     "tick",
     "set_records_version",
     "keep_places_in_log",
+    "leave_out_stopped",
     "pages_for_plan",
 }
 ONLY_SYNC = {"begin", "change_matching", "close", "lease_each", "partitions"} | WORKERS_ONLY
