@@ -148,7 +148,7 @@ class Sender:
         """Wait until a delivery is complete, or the time is over.
 
         One of the threads that wait takes the answers for all of them; when its own are complete,
-        it passes this on.
+        or its time is over, it passes this on.
 
         Parameters
         ----------
@@ -174,6 +174,12 @@ class Sender:
         finally:
             with self._lock:
                 self._waiting.remove(delivery)
+                # Also without having polled: the one that is woken may have no time left.
+                others = [] if self._is_polled else [*self._waiting]
+            for following in others:
+                if not following.is_complete:
+                    following.wake()
+                    break
 
     def poll(self) -> None:
         """Take answers that have come, to make room in the client's queue."""
@@ -190,11 +196,6 @@ class Sender:
         finally:
             with self._lock:
                 self._is_polled = False
-                others = [one for one in self._waiting if one is not delivery]
-            for following in others:
-                if not following.is_complete:
-                    following.wake()
-                    break
 
 
 class KafkaClients(OneProcess):
