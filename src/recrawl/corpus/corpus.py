@@ -488,7 +488,8 @@ class Corpus:
         """
         with self.nodes.use(partition) as node:
             now_ms = self.time.now_ms()
-            if self.nodes.leaves_out_stopped and node.is_tick_due(now_ms):
+            # Calls that are refused look like ticks, so a stopped node may have none that is due.
+            if self.nodes.leaves_out_stopped and (node.has_stopped or node.is_tick_due(now_ms)):
                 node.catch_up(now_ms)
             if not node.is_late:
                 node.tick(self.time)

@@ -553,7 +553,12 @@ class Node:
     @property
     def can_decide(self) -> bool:
         """Whether this node owns the partition, and has not stopped."""
-        return self.is_owner and self._failed is None and self._late is None
+        return self.is_owner and not self.has_stopped
+
+    @property
+    def has_stopped(self) -> bool:
+        """Whether an append has failed or is late: calls that change something are refused."""
+        return self._failed is not None or self._late is not None
 
     @property
     def is_late(self) -> bool:
@@ -616,7 +621,8 @@ class Node:
             self.ledger.end  # noqa: B018 - whether the brokers answer
         except LedgerError as error:
             with self.lock:
-                self._resume_later(error, now_ms)
+                if self._is_resume_due(now_ms):  # another thread may have made it go on meanwhile
+                    self._resume_later(error, now_ms)
             return
         with self.lock:
             self._resume(now_ms)
@@ -639,7 +645,7 @@ class Node:
     def _finish_late(self) -> None:
         """Apply a late append if the brokers have answered; whoever waited for it has gone."""
         late = self._late
-        if late is None or not late.append.wait(0.0):
+        if late is None or not self._wait_for(late.append, 0.0):
             return
         self._late = None
         try:
@@ -842,7 +848,7 @@ class Node:
         self, append: PendingAppend, entries: Sequence[LogEntry], records: Sequence[Record]
     ) -> list[Applied]:
         """Wait until entries are in the log, and apply them; raise if that takes too long."""
-        if self.append_seconds_max < inf and not append.wait(self.append_seconds_max):
+        if self.append_seconds_max < inf and not self._wait_for(append, self.append_seconds_max):
             self._late = _LateAppend(append, entries, records)
             logger.warning(
                 "partition %d has stopped: the brokers have not answered within %s",
@@ -851,6 +857,16 @@ class Node:
             )
             self._check_not_late()
         return self._apply_appended(append.finish, entries, records)
+
+    def _wait_for(self, append: PendingAppend, seconds_max: float) -> bool:
+        """Return whether an append has ended in time; an error leaves the node failed."""
+        try:
+            return append.wait(seconds_max)
+        except BaseException as error:
+            # The records may be in the log, and a repeated call must find them before it is done.
+            self._late = None
+            self._failed, self._can_resume = error, self._reopen_ledger is not None
+            raise
 
     def _apply_appended(
         self,

@@ -315,6 +315,24 @@ def test_a_partition_whose_late_append_has_failed_goes_on(
     assert (rows == RowStatus.DONE).all()
 
 
+def test_a_failed_partition_goes_on_while_leases_come_before_each_tick(
+    faulty: Faulty, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = faulty.ledger
+    monkeypatch.setattr(faulty.node, "_reopen_ledger", lambda: ledger)
+    ledger.fails = True
+    faulty.clock.pass_seconds(2)
+    signal(faulty)
+    assert SICK not in faulty.corpus.owned_partitions()
+    ledger.fails = False
+    faulty.clock.pass_seconds(2)
+    faulty.shared.lease(400)  # is refused, and counts as a tick
+    faulty.corpus.tick(SICK)
+    assert SICK in faulty.corpus.owned_partitions()
+    rows, _ = signal(faulty)
+    assert (rows == RowStatus.DONE).all()
+
+
 def test_the_shortfall_of_a_lease_names_the_worker_if_all_partitions_have_stopped(
     faulty: Faulty,
 ) -> None:
