@@ -42,6 +42,12 @@ class LeasesUnderWay:
         """Whether a lease runs."""
         return bool(self._threads)
 
+    @property
+    def goes_before_this_thread(self) -> bool:
+        """Whether a lease runs, and none of this thread, which would wait for itself."""
+        threads = self._threads
+        return bool(threads) and threading.get_ident() not in threads
+
     @contextmanager
     def go_first(self, seconds_max: float) -> Iterator[None]:
         """Let leases go before each piece of what this thread does meanwhile.
@@ -78,7 +84,7 @@ class Patience:
 
     def pause_seconds(self) -> float:
         """Return the seconds after which to ask again; 0 if the next piece may begin now."""
-        if self._leases.is_any:
+        if self._leases.goes_before_this_thread:
             if time.monotonic() < self._until:
                 self._has_seen_any = True
                 return _POLL_SECONDS

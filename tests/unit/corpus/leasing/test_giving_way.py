@@ -13,6 +13,7 @@ from recrawl.giving_way import LeasesUnderWay, Patience, give_way
 from tests.manual_clock import ManualClock
 
 PATIENCE_SECONDS = 60.0
+OTHER_THREAD = -1
 
 
 class Clock:
@@ -41,11 +42,11 @@ def test_a_piece_begins_when_the_lease_has_ended_and_its_answer_has_left(
     clock_of_pauses: Clock,
 ) -> None:
     leases = LeasesUnderWay()
-    leases.__enter__()
+    leases._threads.add(OTHER_THREAD)
 
     def end_at_tenth() -> None:
         if clock_of_pauses.n_pauses == 10:
-            leases.__exit__(None, None, None)
+            leases._threads.clear()
 
     clock_of_pauses.meanwhile = end_at_tenth
     with leases.go_first(PATIENCE_SECONDS):
@@ -56,7 +57,8 @@ def test_a_piece_begins_when_the_lease_has_ended_and_its_answer_has_left(
 
 def test_patience_ends_however_many_leases_there_are(clock_of_pauses: Clock) -> None:
     leases = LeasesUnderWay()
-    with leases, leases.go_first(0.25):
+    leases._threads.add(OTHER_THREAD)
+    with leases.go_first(0.25):
         assert clock_of_pauses.now == pytest.approx(1_000.25, abs=0.01)
         for _ in range(1_000):
             give_way()
@@ -87,6 +89,18 @@ def test_a_promise_is_of_one_thread_and_ends_with_the_call(clock_of_pauses: Cloc
         fail_beside_another_thread()
     with leases:
         give_way()
+    assert clock_of_pauses.n_pauses == 0
+
+
+def test_a_lease_of_the_thread_itself_is_not_waited_for(
+    open_corpus: Callable[..., Corpus], clock: ManualClock, clock_of_pauses: Clock
+) -> None:
+    """It holds the lock of its node, where it logs a sample of the state once a minute."""
+    corpus = open_corpus()
+    corpus.add([f"https://site.example/{i}" for i in range(4)])
+    clock.pass_seconds(120)
+    with corpus.leases_under_way.go_first(PATIENCE_SECONDS):
+        assert corpus.lease(1)
     assert clock_of_pauses.n_pauses == 0
 
 
@@ -155,10 +169,10 @@ def test_what_pages_read_is_read_in_pieces_that_give_way(
     corpus.lease(10)
     leases = corpus.leases_under_way
     with leases.go_first(PATIENCE_SECONDS):
-        leases.__enter__()
+        leases._threads.add(OTHER_THREAD)
         # Each lease ends as soon as it is waited for, and the next one comes at once.
         clock_of_pauses.meanwhile = lambda: (
-            leases._threads.clear() if leases.is_any else leases.__enter__()
+            leases._threads.clear() if leases.is_any else leases._threads.add(OTHER_THREAD)
         )
         read(corpus)
         leases._threads.clear()
