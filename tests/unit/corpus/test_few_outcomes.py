@@ -14,7 +14,7 @@ from recrawl.errors import EventError
 from recrawl.ledger import Record
 from recrawl.node.few_reported import few_outcomes_entry, unpack_few
 from recrawl.node.records import PagesReported, entry_of, record_of
-from recrawl.node.reporting.few import is_plain
+from recrawl.node.reporting.few import begin_few, is_plain
 from recrawl.store.fetch_records import Content
 from recrawl.testing.stores import contents_of
 from tests.manual_clock import ManualClock
@@ -54,11 +54,6 @@ def random_failure(draw: random.Random, handle: int) -> Outcome:
     if draw.random() < 0.1:
         found = draw.choice([{"digest": b"6", "divergence": 0.5}, {"digest": b"6", "sketch": b"1"}])
     return Outcome(handle=handle, **found)
-
-
-def records_of(corpus: Corpus) -> list[Record]:
-    ledger = corpus.nodes[0].ledger
-    return [record for _, record in ledger.read(ledger.first)]
 
 
 def run(
@@ -117,10 +112,19 @@ def test_the_short_way_has_the_same_effect(
         has_failures=has_failures,
     )
     clock.pass_seconds((begin_ms - clock.wall_ms()) / 1000)
+    # Not from the log: meanwhile it may have been truncated after a snapshot.
+    n_short = 0
+
+    def count_short(*args: Any) -> Any:
+        nonlocal n_short
+        begun = begin_few(*args)
+        n_short += begun is not None
+        return begun
+
+    monkeypatch.setattr(reports, "begin_few", count_short)
     corpus = open_corpus("few", **sections)
     found = run(corpus, clock, variant, monkeypatch, 64, has_failures=has_failures)
-    schemas = [record.schema for record in records_of(corpus)]
-    assert schemas.count(FEW_SCHEMA) > 1
+    assert n_short > 1
     # The identity of a corpus and its owner are random, so digests of the state may differ in them.
     assert found[:-2] == general[:-2]
     assert found[-1] == general[-1]
