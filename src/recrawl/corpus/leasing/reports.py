@@ -366,7 +366,7 @@ class _FewOfMany:
         Parameters
         ----------
         rows
-            Which outcomes are those of the node.
+            Rows of the outcomes of the node.
         """
         if rows.size > FEW_OUTCOMES_MAX:
             return None
