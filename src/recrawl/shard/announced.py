@@ -5,6 +5,7 @@ from numpy.typing import NDArray
 
 from recrawl.core.arrays import FlagArray
 from recrawl.core.kernel import table_kernel
+from recrawl.core.quick_calls import quick_call
 from recrawl.shard.apply.pages import page_slot_of
 from recrawl.shard.state.codes import link_row_of
 from recrawl.shard.state.rules import Rules
@@ -44,6 +45,9 @@ def _find_announced(
         is_announced[i] = false_chance <= FALSE_CHANCE_MAX or not is_all_tested
 
 
+_find_announced_pages = quick_call(_find_announced)
+
+
 def find_announced(tables: Tables, rules: Rules, page: NDArray[np.int64]) -> FlagArray:
     """Return which pages have changed since their fetch, more likely than not, by their signals.
 
@@ -60,7 +64,7 @@ def find_announced(tables: Tables, rules: Rules, page: NDArray[np.int64]) -> Fla
     """
     is_announced = np.zeros(page.size, np.bool_)
     if page.size and int(tables.registers.n_signals[0]) > 0:
-        _find_announced(
+        _find_announced_pages(
             tables.pages,
             tables.links,
             tables.sources,

@@ -95,6 +95,9 @@ _apply_outcomes = quick_call(outcomes.apply_outcomes)
 _apply_orders = quick_call(apply_orders)
 _forget_leases = quick_call(leases.forget_leases)
 _overdue_leases = quick_call(leases.overdue_leases)
+_extend_leases = quick_call(leases.extend_leases)
+_release_leases = quick_call(leases.release_leases)
+_expire_leases = quick_call(leases.expire_leases)
 
 
 class Shard:
@@ -764,13 +767,13 @@ class Shard:
         slots = np.full(valid.size, -1, np.int64)
         if isinstance(event, events.LeasesExtended):
             longest = round(self.settings.lease_seconds_max * 1000)
-            leases.extend_leases(t.groups, t.leases, t.registers, longest, event, valid)
+            _extend_leases(t.groups, t.leases, t.registers, longest, event, valid)
             return
         if isinstance(event, events.LeasesReleased):
-            leases.release_leases(t.pages, t.groups, t.leases, t.registers, event, slots, valid)
+            _release_leases(t.pages, t.groups, t.leases, t.registers, event, slots, valid)
         else:
             self._advance_to_latest(event)
-            leases.expire_leases(t.pages, t.groups, t.leases, t.registers, event, slots, valid)
+            _expire_leases(t.pages, t.groups, t.leases, t.registers, event, slots, valid)
         rows = event.order[valid] & (t.leases.page.size - 1)
         self.picker.wake(t, t.leases.group[rows])
         self.picker.touch(t, slots[slots >= 0])

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow_without_jit
         (rolling, "take_due"),
         (rolling, "trim_rows"),
         (rolling, "value_pages"),
-        (scan, "_collect_pages"),
+        (scan, "_choose_pages"),
     ],
 )
 def test_a_rehearsal_runs_a_kernel(

@@ -6,6 +6,7 @@ in bands of worth from the top, and only those within the band are valued.
 """
 
 import math
+import threading
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +18,13 @@ from recrawl.core.kernel import table_kernel
 from recrawl.core.quick_calls import quick_call
 from recrawl.shard.due import ROUGHNESS, Terms, first_positions, log2_worth_of, rough_age_of
 from recrawl.shard.picker.queue.audits import AUDIT_SALT
-from recrawl.shard.picker.queue.market import Market, grow_rows, has_bit, has_free_row
+from recrawl.shard.picker.queue.market import (
+    M_FREE_ROW,
+    Market,
+    grow_rows,
+    has_bit,
+    has_free_row,
+)
 from recrawl.shard.picker.queue.turns import may_order, order_from
 from recrawl.shard.state.status import PageStatus, Reason
 from recrawl.shard.state.tables import Groups, Limits, Pages, Tables
@@ -45,6 +52,8 @@ def write_purposes(
 
 
 _CHUNK = 1 << 20
+# Number of pages for which a thread keeps memory between two decisions: 2 MB.
+_ROOM_KEPT_MAX = 1 << 17
 _N_SAMPLED = 16_384
 # Octaves below the guess at which the first bands end.
 _GUESS_MARGINS = (0.02, 0.3)
@@ -59,13 +68,18 @@ class Ranked(NamedTuple):
 
 
 class _Band(NamedTuple):
-    """Worth from ``low`` to below ``high``, both log2, and the `first_positions` of ``low``."""
+    """Worth from ``low`` to below ``high``, both log2, and slots from ``first`` to ``end - 1``."""
 
     low: float
     high: float
     positions: FloatArray
+    """The `first_positions` of ``low``."""
     newcomers_after: float
     """Shard seconds: pages that are newcomers beyond it are not in the band."""
+    only_new: bool
+    """Whether only pages never fetched are in the band."""
+    first: int
+    end: int
 
 
 @table_kernel
@@ -77,18 +91,18 @@ def _collect(
     market: Market,
     now_ms: int,
     band: _Band,
-    only_new: bool,
-    first: int,
     found: Ranked,
 ) -> int:
-    """Write the pages of a band that may be ordered, from a slot on; return their number."""
+    """Write the pages of a band that may be ordered; return their number."""
     now = now_ms / 1000.0 - EPOCH_SECONDS
     is_banded = band.low > -math.inf
     due = terms.table.due
     n = 0
-    for slot in range(first, min(first + found.slot.size, pages.word.size)):
+    # Pages that were added together and not fetched yet have equal words, and so equal worth.
+    valued, value = np.uint64(0), math.nan
+    for slot in range(band.first, band.end):
         word = pages.word[slot]
-        if is_held(word) or (only_new and pages.status[slot] != _NEW):
+        if is_held(word) or (band.only_new and pages.status[slot] != _NEW):
             continue
         if is_banded and not is_bounded(word):
             age = (now - last_of(word)) * (1.0 + 2.0 * ROUGHNESS)
@@ -98,7 +112,11 @@ def _collect(
             continue
         if has_bit(market.taken, slot) or not may_order(market, groups, pages.group[slot], now_ms):
             continue
-        worth = log2_worth_of(pages, limits, slot, terms, now)
+        worth = value
+        if word != valued or is_bounded(word) or math.isnan(worth):
+            worth = log2_worth_of(pages, limits, slot, terms, now)
+            if not is_bounded(word):
+                valued, value = word, worth
         if band.low <= worth < band.high and worth > -math.inf:
             found.slot[n] = slot
             found.log2_worth[n] = worth
@@ -107,35 +125,111 @@ def _collect(
 
 
 @table_kernel
-def _order(
+def _comes_before(ranked: Ranked, one: int, other: int) -> bool:
+    """Return whether a page comes before another: worth more, or with an earlier slot."""
+    if ranked.log2_worth[one] != ranked.log2_worth[other]:
+        return bool(ranked.log2_worth[one] > ranked.log2_worth[other])
+    return bool(ranked.slot[one] < ranked.slot[other])
+
+
+@table_kernel
+def _swap(ranked: Ranked, one: int, other: int) -> None:
+    slot, worth = ranked.slot[one], ranked.log2_worth[one]
+    ranked.slot[one], ranked.log2_worth[one] = ranked.slot[other], ranked.log2_worth[other]
+    ranked.slot[other], ranked.log2_worth[other] = slot, worth
+
+
+@table_kernel
+def _sink(ranked: Ranked, place: int, n: int) -> None:
+    """Move an entry of a heap of ``n`` entries down to where it belongs."""
+    while True:
+        best = place
+        for child in range(2 * place + 1, min(2 * place + 3, n)):
+            if _comes_before(ranked, child, best):
+                best = child
+        if best == place:
+            return
+        _swap(ranked, place, best)
+        place = best
+
+
+@table_kernel
+def _make_heap(ranked: Ranked, n: int) -> None:
+    for i in range(n // 2):
+        _sink(ranked, n // 2 - 1 - i, n)
+
+
+@table_kernel
+def _take(
     pages: Pages,
     groups: Groups,
     market: Market,
     now_ms: int,
     ranked: Ranked,
-    first: int,
-    n_max: int,
-    chosen: NDArray[np.bool_],
-) -> int:
-    """Choose the best pages that groups allow; return where free rows ran out, or the end."""
-    n = 0
-    for i in range(first, ranked.slot.size):
-        if n == n_max:
-            return int(ranked.slot.size)
-        if not has_free_row(market):
-            return i
-        slot = ranked.slot[i]
-        group = int(pages.group[slot])
+    n_left: int,
+    n_done: int,
+    ordered: Ranked,
+) -> tuple[int, int]:
+    """Order the best pages of a heap that groups allow, after ``n_done`` orders.
+
+    It stops when there are as many as there is room for, or without a free row.  Returns how many
+    entries the heap has left, and the number of orders.
+    """
+    while n_left > 0 and n_done < ordered.slot.size and has_free_row(market):
+        best, worth = ranked.slot[0], ranked.log2_worth[0]
+        group = int(pages.group[best])
         if may_order(market, groups, group, now_ms):
-            order_from(market, groups, group, slot, now_ms)
-            chosen[i] = True
-            n += 1
-    return int(ranked.slot.size)
+            order_from(market, groups, group, best, now_ms)
+            ordered.slot[n_done] = best
+            ordered.log2_worth[n_done] = worth
+            n_done += 1
+        n_left -= 1
+        _swap(ranked, 0, n_left)
+        _sink(ranked, 0, n_left)
+    return n_left, n_done
+
+
+@table_kernel
+def _choose(
+    pages: Pages,
+    groups: Groups,
+    limits: Limits,
+    terms: Terms,
+    market: Market,
+    now_ms: int,
+    band: _Band,
+    found: Ranked,
+    n_done: int,
+    ordered: Ranked,
+) -> tuple[int, int]:
+    """Find the pages of a band, and order the best; see `_take`."""
+    n = _collect(pages, groups, limits, terms, market, now_ms, band, found)
+    _make_heap(found, n)
+    return _take(pages, groups, market, now_ms, found, n, n_done, ordered)
 
 
 # In a partition of a few thousand pages, finding out types would take longer than the work.
-_collect_pages = quick_call(_collect)
-_order_pages = quick_call(_order)
+_choose_pages = quick_call(_choose)
+_take_pages = quick_call(_take)
+
+
+class _Room(threading.local):
+    """Memory of a thread for the pages of a band."""
+
+    def __init__(self) -> None:
+        self._found = Ranked(np.empty(0, np.int64), np.empty(0))
+
+    def for_slots(self, n: int) -> Ranked:
+        """Return memory for so many pages; it is kept for the next call if it is small."""
+        if n > _ROOM_KEPT_MAX:
+            return Ranked(np.empty(n, np.int64), np.empty(n))
+        if n > self._found.slot.size:
+            size = min(2 * n, _ROOM_KEPT_MAX)
+            self._found = Ranked(np.empty(size, np.int64), np.empty(size))
+        return self._found
+
+
+_room = _Room()
 
 
 def order_exactly(
@@ -171,7 +265,7 @@ def order_exactly(
     newcomers_after
         Shard seconds: pages that are newcomers beyond it are not ordered; infinite for none.
     """
-    orders: list[Ranked] = []
+    ordered = Ranked(np.empty(max(n, 0), np.int64), np.empty(max(n, 0)))
     n_ordered = 0
     high = math.inf
     lows = iter([log2_guess - margin for margin in _GUESS_MARGINS if log2_guess < math.inf])
@@ -187,40 +281,26 @@ def order_exactly(
         if low >= high:
             continue
         positions = first_positions(terms, max(low, -1e3))
-        band = _Band(low, high, positions, float(newcomers_after))
-        found = _pages_in_band(tables, terms, market, now_ms, band, only_new)
+        n_slots = int(tables.registers.n_slots[0])
+        band = _Band(low, high, positions, float(newcomers_after), only_new, 0, n_slots)
         high = low
-        chosen = np.zeros(found.slot.size, np.bool_)
-        i = 0
-        while i < found.slot.size and n_ordered < n:
-            left = n - n_ordered - int(chosen.sum())
-            i = _order_pages(tables.pages, tables.groups, market, now_ms, found, i, left, chosen)
-            if i < found.slot.size:
-                market = grow_rows(market)
-        orders.append(Ranked(found.slot[chosen], found.log2_worth[chosen]))
-        n_ordered += int(chosen.sum())
-    return _concatenate(orders), market
+        n_ordered, market = _order_band(tables, terms, market, now_ms, band, ordered, n_ordered)
+    return Ranked(ordered.slot[:n_ordered], ordered.log2_worth[:n_ordered]), market
 
 
-def _concatenate(parts: list[Ranked]) -> Ranked:
-    if not parts:
-        return Ranked(np.empty(0, np.int64), np.empty(0))
-    if len(parts) == 1:
-        return parts[0]
-    slots, worths = zip(*parts, strict=True)
-    return Ranked(np.concatenate(slots), np.concatenate(worths))
-
-
-def _pages_in_band(
-    tables: Tables, terms: Terms, market: Market, now_ms: int, band: _Band, only_new: bool
-) -> Ranked:
-    """Return the pages of a band that may be ordered, best first."""
-    n_slots = int(tables.registers.n_slots[0])
-    parts: list[Ranked] = []
-    for first in range(0, n_slots, _CHUNK):
-        size = min(_CHUNK, n_slots - first)
-        found = Ranked(np.empty(size, np.int64), np.empty(size))
-        n = _collect_pages(
+def _order_band(
+    tables: Tables,
+    terms: Terms,
+    market: Market,
+    now_ms: int,
+    band: _Band,
+    ordered: Ranked,
+    n_ordered: int,
+) -> tuple[int, Market]:
+    """Order the best pages of a band; return the number of orders so far, and the market."""
+    if band.end <= _CHUNK:
+        found = _room.for_slots(band.end)
+        n_left, n_ordered = _choose_pages(
             tables.pages,
             tables.groups,
             tables.limits,
@@ -228,14 +308,38 @@ def _pages_in_band(
             market,
             now_ms,
             band,
-            only_new,
-            first,
             found,
+            n_ordered,
+            ordered,
         )
+    else:
+        found = _pages_in_band(tables, terms, market, now_ms, band)
+        n_left = found.slot.size
+        _make_heap(found, n_left)
+    while n_left > 0 and n_ordered < ordered.slot.size:
+        if market.gauge[M_FREE_ROW] < 0:
+            market = grow_rows(market)
+        n_left, n_ordered = _take_pages(
+            tables.pages, tables.groups, market, now_ms, found, n_left, n_ordered, ordered
+        )
+    return n_ordered, market
+
+
+def _pages_in_band(
+    tables: Tables, terms: Terms, market: Market, now_ms: int, band: _Band
+) -> Ranked:
+    """Return the pages of a band that may be ordered, in no particular order.
+
+    Memory is needed for those that are found, and not for all slots of a very large partition.
+    """
+    parts: list[Ranked] = []
+    for first in range(band.first, band.end, _CHUNK):
+        part = band._replace(first=first, end=min(first + _CHUNK, band.end))
+        found = Ranked(np.empty(_CHUNK, np.int64), np.empty(_CHUNK))
+        n = _collect(tables.pages, tables.groups, tables.limits, terms, market, now_ms, part, found)
         parts.append(Ranked(found.slot[:n].copy(), found.log2_worth[:n].copy()))
-    slot, worth = _concatenate(parts)
-    rank = np.argsort(-worth, kind="stable")
-    return Ranked(slot[rank], worth[rank])
+    slots, worths = zip(*parts, strict=True)
+    return Ranked(np.concatenate(slots), np.concatenate(worths))
 
 
 @table_kernel

@@ -5,7 +5,10 @@ import math
 import numpy as np
 import pytest
 
-from recrawl.shard.picker import Picker
+from recrawl.shard.picker import Picker, scan
+from recrawl.shard.picker.queue.market import empty_market, fit_market
+from recrawl.shard.picker.queue.turns import end_decision
+from recrawl.shard.picker.scan import order_exactly
 from recrawl.shard.settings import ShardSettings
 from recrawl.shard.state.status import PageStatus, PriceMode, Reason
 from recrawl.shard.state.words import with_bounded, with_held
@@ -112,3 +115,32 @@ def test_shares_go_to_new_pages_and_to_audits(rng: np.random.Generator) -> None:
     assert abs(n_found - 540) < 5 * 20
     is_found = proposal.slot[proposal.reason == Reason.DISCOVERY]
     assert (tables.pages.status[is_found] == PageStatus.NEW).all()
+
+
+@pytest.mark.parametrize("log2_guess", [math.inf, -30.0, 0.0, 30.0])
+@pytest.mark.parametrize("chunk", [100, 1 << 20])
+def test_equal_pages_come_in_the_order_of_their_slots(
+    log2_guess: float, chunk: int, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    n_pages, n_groups = 3_000, 700
+    tables = random_tables(n_pages, rng, budget=1.0, n_groups=n_groups)
+    for column in tables.pages:
+        if column is not tables.pages.group:
+            column[1_000:] = column[rng.integers(0, 30, n_pages - 1_000)]
+    tables.groups.in_flight_max[:] = rng.integers(2, 9, n_groups)
+    tables.groups.delay_ms[:] = 0
+    monkeypatch.setattr(scan, "_CHUNK", chunk)
+    worth = worths(tables, NOW_MS, np.arange(n_pages))
+    left = tables.groups.in_flight_max.astype(int)
+    best: list[int] = []
+    for slot in np.lexsort((np.arange(n_pages), -worth)).tolist():
+        group = tables.pages.group[slot]
+        if worth[slot] > -math.inf and left[group]:
+            left[group] -= 1
+            best.append(slot)
+    market = fit_market(empty_market(), n_pages, n_groups)
+    for n in (0, 1, 50, 900, n_pages):
+        ranked, market = order_exactly(tables, terms(), market, NOW_MS, n, log2_guess=log2_guess)
+        end_decision(market, ranked.slot)
+        assert ranked.slot.tolist() == best[:n]
+        np.testing.assert_array_equal(ranked.log2_worth, worth[ranked.slot])
