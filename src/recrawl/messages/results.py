@@ -241,5 +241,7 @@ class Reported(_ReportedColumns):
         n = int(np.count_nonzero(self.counted))
         found = np.bincount(self.transition[self.counted], minlength=len(Transition))
         kinds = ", ".join(f"{found[t]} {t.name.lower()}" for t in Transition if found[t] and t)
+        if n_wrong := np.count_nonzero(self.wrong_answer[self.counted]):
+            kinds += f"{', ' if kinds else ''}{n_wrong} not the page"
         text = f"{n} of {self.counted.size} outcomes counted"
         return f"<Reported: {text}: {kinds}>" if kinds else f"<Reported: {text}>"

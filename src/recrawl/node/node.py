@@ -114,11 +114,23 @@ _RESUME_SECONDS_MAX = 60.0
 _WEIGH_MS = 60_000
 SAMPLE_MS = 60_000
 """The state of a partition is sampled once in each span of so many milliseconds."""
+# Part of a minute in which partitions are sampled, and the golden section of it, which spreads any
+# number of partitions evenly.
+_SAMPLE_PHASES_MS = 48_000
+_SAMPLE_PHASE_STEP_MS = 29_666
 
 _NO_TRANSITION = np.zeros(0, np.uint8)
 # Positions of reasons in ``tuple(Why)``.
 _ORDERED = tuple(Why).index(Why.DUE)
 _HELD = tuple(Why).index(Why.IN_FLIGHT)
+
+
+def _sample_phase_ms(partition: int) -> int:
+    """Return how many milliseconds after the beginning of a minute a partition is sampled.
+
+    Partitions with consecutive numbers are far apart, and none is near the end of the minute.
+    """
+    return partition * _SAMPLE_PHASE_STEP_MS % _SAMPLE_PHASES_MS
 
 
 def _n_rows(entry: LogEntry) -> int:
@@ -638,7 +650,7 @@ class Node:
             Time in milliseconds since 1970.
         """
         self.resume(now_ms)
-        if self.is_shared and not self.is_owner and self._failed is None and not self.is_late:
+        if self.is_shared and not self.is_owner and not self.has_stopped:
             self.ledger.end  # noqa: B018 - `follow` waits under the lock, but not for a leader now
             self.follow()
 
@@ -665,7 +677,7 @@ class Node:
         self._resume_at_ms = now_ms + round(1000 * seconds)
         self._failed = self._failed or error
         logger.warning(
-            "partition %d has stopped, and tries again after %s: %s",
+            "partition %d waits for its log, and tries again after %s: %s",
             self.partition,
             seconds_text(seconds),
             error,
@@ -837,11 +849,15 @@ class Node:
             return self._apply_sent(self._begin_append(records), entries, records)
         return self._apply_appended(lambda: self.ledger.append(records), entries, records)
 
+    def _stop_after(self, error: BaseException) -> None:
+        """Refuse calls after a failed append; `resume` reads the log again if it can be opened."""
+        self._failed, self._can_resume = error, self._reopen_ledger is not None
+
     def _begin_append(self, records: Sequence[Record]) -> PendingAppend:
         try:
             return cast(ParallelLedger, self.ledger).begin_append(records)
         except BaseException as error:
-            self._failed, self._can_resume = error, self._reopen_ledger is not None
+            self._stop_after(error)
             raise
 
     def _apply_sent(
@@ -851,7 +867,7 @@ class Node:
         if self.append_seconds_max < inf and not self._wait_for(append, self.append_seconds_max):
             self._late = _LateAppend(append, entries, records)
             logger.warning(
-                "partition %d has stopped: the brokers have not answered within %s",
+                "partition %d waits for the brokers, which have not answered within %s",
                 self.partition,
                 seconds_text(self.append_seconds_max),
             )
@@ -865,7 +881,7 @@ class Node:
         except BaseException as error:
             # The records may be in the log, and a repeated call must find them before it is done.
             self._late = None
-            self._failed, self._can_resume = error, self._reopen_ledger is not None
+            self._stop_after(error)
             raise
 
     def _apply_appended(
@@ -878,7 +894,7 @@ class Node:
         try:
             positions = append().positions
         except BaseException as error:
-            self._failed, self._can_resume = error, self._reopen_ledger is not None
+            self._stop_after(error)
             raise
         try:
             applied, is_void = self._apply_at(positions, entries, records)
@@ -944,8 +960,8 @@ class Node:
         return now_ms
 
     def is_tick_due(self, now_ms: int) -> bool:
-        """Return whether the last tick is a second old."""
-        return now_ms - self._ticked_ms >= _TICK_MS
+        """Return whether the last tick is a second old, or a late append may have ended."""
+        return now_ms - self._ticked_ms >= _TICK_MS or self._late is not None
 
     def begin_tick(self, now_ms: int) -> Submission | None:
         """Begin what `tick` does; hold ``lock`` from here to `finish_tick`.
@@ -955,7 +971,7 @@ class Node:
         """
         if not self.is_tick_due(now_ms):
             return None
-        self._ticked_ms = now_ms
+        since_ms, self._ticked_ms = now_ms - self._ticked_ms, now_ms
         self._finish_late()
         waits = self.append_seconds_max == inf
         if self._failed is not None and waits:
@@ -981,21 +997,33 @@ class Node:
             if weighed is not None:
                 proposals.append(weighed)
             self._weighed_ms = now_ms
-        if self._is_sample_due(now_ms):
+        if self._is_sample_due(now_ms, since_ms):
             proposals.append(self._read_sample(now_ms))
         return self.begin(proposals)
 
-    def _is_sample_due(self, now_ms: int) -> bool:
+    def _is_sample_due(self, now_ms: int, since_ms: int) -> bool:
         """Return whether a minute has begun since the last sample.
 
-        The first minute of a new partition has none.
+        The first minute of a new partition has none.  While a partition ticks often, it has its own
+        moment of a minute, because a call that uses all partitions would wait for all samples.
+
+        Parameters
+        ----------
+        now_ms
+            Current time, in milliseconds since 1970.
+        since_ms
+            Time since the last tick.
         """
         if self._sampled_ms is None:
             last_ms = last_sampled_ms(self.store)
             is_new = last_ms is None and self.shard.n_pages == 0
             self._sampled_ms = now_ms if is_new else last_ms or 0
-        # Time may have been set back since.
-        return now_ms // SAMPLE_MS != self._sampled_ms // SAMPLE_MS
+        minute, last = now_ms // SAMPLE_MS, self._sampled_ms // SAMPLE_MS
+        # Otherwise this may be the last tick of the minute; and time may have been set back since.
+        ticks_often = 0 <= since_ms <= SAMPLE_MS - _SAMPLE_PHASES_MS
+        if minute == last + 1 and ticks_often:
+            return now_ms % SAMPLE_MS >= _sample_phase_ms(self.partition)
+        return minute != last
 
     def _read_sample(self, now_ms: int) -> StateSampled:
         """Return the present state of the partition as an entry of its log."""

@@ -7,10 +7,11 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import recrawl.corpus
-from recrawl.corpus import AsyncCorpus, Corpus, Outcome, Target
+from recrawl.corpus import AsyncCorpus, Corpus, Outcome, Reported, Target, Transition
 from tests.manual_clock import ManualClock
 
 PACKAGE = Path(recrawl.__path__[0])
@@ -177,3 +178,11 @@ def test_a_corpus_answers_about_hosts_sources_targets_and_similar_urls(open_corp
     plan = corpus.plan_targets(["50 %", Target(share=0.9, of="h0.example")], budget_per_hour=2.0)
     assert plan.budget_per_hour == 2.0
     assert [answer.n_pages for answer in plan.targets] == [12, 6]
+
+
+def test_a_report_says_how_many_outcomes_were_not_the_page() -> None:
+    columns = [np.array(one, np.uint8) for one in ([Transition.NEW, 0, 0], [0, 0, 0], [0, 1, 2])]
+    transition, has_dropped, wrong_answer = columns
+    counted = np.ones(3, np.bool_)
+    reported = Reported(counted, transition, has_dropped > 0, wrong_answer=wrong_answer)
+    assert repr(reported) == "<Reported: 3 of 3 outcomes counted: 1 new, 2 not the page>"

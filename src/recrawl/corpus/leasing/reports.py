@@ -167,10 +167,10 @@ class Reporting:
         nodes = [node for node, _ in by_partition.values()]
         tick_together(nodes, self._time)
         row_status = np.zeros(len(outcomes), np.uint8)
-        for node, rows in by_partition.values():
-            some = [outcomes[row] for row in rows]
+        for node, own in by_partition.values():
+            some, rows = [outcomes[row] for row in own], np.array(own)
             plain = PlainRows.from_outcomes(some)
-            with self._nodes.leave_out_stopped(np.array(rows), row_status):
+            with self._nodes.leave_out_stopped(rows, row_status):
                 begun.append((node, rows, some, begin_few(node, plain, self._time)))
 
         def finish() -> Reported:
@@ -185,7 +185,7 @@ class Reporting:
             is_known, is_unavailable = np.ones(n, np.bool_), np.zeros(n, np.bool_)
             for node, rows, some, submission in begun:
                 if submission is not None:
-                    with self._nodes.leave_out_stopped(np.array(rows), row_status):
+                    with self._nodes.leave_out_stopped(rows, row_status):
                         counted[rows], transition[rows] = finish_few(node, submission)
                 else:
                     one = self._report(answers_of(some))

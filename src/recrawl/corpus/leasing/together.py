@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from recrawl.corpus.leasing.shares import Reserved, SharedOrders
 from recrawl.corpus.leasing.small_calls import Wanted
-from recrawl.errors import LedgerError, RecrawlError
+from recrawl.errors import LedgerError, OwnershipLost, RecrawlError
 from recrawl.node.clock import NodeTime
 from recrawl.node.node import BegunOrders, Node
 from recrawl.node.open_nodes import TOGETHER_MAX, lock_nodes, tick_each
@@ -67,7 +67,9 @@ class NodeAnswers:
 
     def note_error(self, partition: int, error: RecrawlError) -> None:
         """Take note that a node failed, which is not asked again."""
-        if self.warns_of_stopped or not isinstance(error, LedgerError):
+        if isinstance(error, OwnershipLost):
+            logger.info("partition %d has moved to another worker or process", partition)
+        elif self.warns_of_stopped or not isinstance(error, LedgerError):
             logger.warning("partition %d gave no orders: %s", partition, error)
         self.errors[partition] = error
 

@@ -21,10 +21,10 @@ from recrawl.node.reporting.many import (
     UNKNOWN,
     Answers,
     http_date_ms,
+    retry_after_seconds,
     status_classes,
     stored_digest,
     verdicts,
-    waits_asked_for,
 )
 from recrawl.shard import Verdict
 from recrawl.store import ETAG_BYTES_MAX, LAST_MODIFIED_BYTES_MAX
@@ -135,7 +135,7 @@ class PlainRows(NamedTuple):
             last_modified=list_of_bytes(answers.last_modified),
             moved_to=list_of_bytes(answers.moved_to),
             fetched_at_ms=answers.fetched_at_ms.tolist(),
-            retry_after_seconds=waits_asked_for(answers).tolist(),
+            retry_after_seconds=retry_after_seconds(answers).tolist(),
             status_class=status_classes(answers).tolist(),
         )
 
@@ -147,12 +147,12 @@ class PlainRows(NamedTuple):
 
 def plain_rows_of(answers: Answers) -> NDArray[np.bool_]:
     """Return which outcomes can be reported as `PlainRows`."""
-    is_plain = (answers.handle > 0) & np.isnan(answers.divergence)
+    can_be_rows = (answers.handle > 0) & np.isnan(answers.divergence)
     if answers.has_content:
-        is_plain &= ~is_given(answers.content)
+        can_be_rows &= ~is_given(answers.content)
     if answers.sketch.null_count < len(answers.sketch):
-        is_plain &= answers.sketch.is_null().to_numpy(zero_copy_only=False)
-    return is_plain
+        can_be_rows &= answers.sketch.is_null().to_numpy(zero_copy_only=False)
+    return can_be_rows
 
 
 def begin_few(node: Node, plain: PlainRows, time: NodeTime) -> Submission | None:

@@ -66,10 +66,10 @@ __all__ = [
     "logged_bytes",
     "readable_content",
     "report_answers",
+    "retry_after_seconds",
     "status_classes",
     "stored_digest",
     "verdicts",
-    "waits_asked_for",
 ]
 
 
@@ -769,7 +769,7 @@ def status_classes(answers: Answers) -> NDArray[np.int64]:
     return np.clip(answers.status // 100, 0, 9)
 
 
-def waits_asked_for(answers: Answers) -> NDArray[np.float32]:
+def retry_after_seconds(answers: Answers) -> NDArray[np.float32]:
     """Return the seconds that sites ask to wait, 0 where they ask for nothing possible."""
     return np.nan_to_num(answers.retry_after_seconds, nan=0.0, posinf=0.0, neginf=0.0)
 
@@ -795,7 +795,7 @@ def _report_entry(
         divergence=answers.divergence,
         last_modified_at_ms=modified_ms,
         status_class=status_classes(answers),
-        retry_after_seconds=waits_asked_for(answers),
+        retry_after_seconds=retry_after_seconds(answers),
     )
     columns = (
         answers.digest,

@@ -70,6 +70,8 @@ _HEAD = struct.Struct("<BBHI")
 _LENGTH = struct.Struct("<I")
 # Smaller tables are not compressed: they are read often, and all at once.
 _BYTES_COMPRESSED_MIN = 1_024
+# A third of the time of zlib's default, for 8 % more bytes: most bytes are 0 at any level.
+_LEVEL = 1
 # Tables of a larger size are never written, so one that claims it is damaged.
 _ROWS_MAX = 1 << 16
 # Bits of figures of a moment that are kept: an error of 4e-6.
@@ -134,7 +136,7 @@ def pack_rows(rows: SampleRows) -> bytes:
     is_compressed = len(data) >= _BYTES_COMPRESSED_MIN
     if is_compressed:
         planes = np.frombuffer(data, np.uint8).reshape(-1, 8).T
-        data = zlib.compress(np.ascontiguousarray(planes).tobytes(), 6)
+        data = zlib.compress(np.ascontiguousarray(planes).tobytes(), _LEVEL)
     return _HEAD.pack(_VERSION, is_compressed, *rows.values.T.shape) + data
 
 

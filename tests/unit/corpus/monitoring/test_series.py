@@ -125,6 +125,27 @@ def test_hours_and_days_are_sums_of_minutes(open_corpus: Open, clock: ManualCloc
         assert each == pytest.approx(getattr(days, name).sum(), rel=1e-4), name
 
 
+def test_partitions_are_sampled_at_different_moments_of_a_minute(
+    open_corpus: Open, clock: ManualClock
+) -> None:
+    corpus = open_corpus(budget=BUDGET, corpus={"partitions": 16})
+    corpus.add(URLS)
+    seen: list[int] = []
+    for _ in range(60):
+        clock.pass_seconds(3)
+        for node in corpus.nodes:
+            node.tick(corpus.time)
+        seen.append(n_logged(corpus))
+    # Once in each minute, and few of them together.
+    assert max(np.diff(seen)) <= 2
+    assert seen[39] - seen[19] == seen[59] - seen[39] == 16
+    # After a pause, all of them at once.
+    clock.pass_seconds(300)
+    for node in corpus.nodes:
+        node.tick(corpus.time)
+    assert n_logged(corpus) - seen[-1] == 16
+
+
 def test_they_survive_a_kill_and_are_not_sampled_again(
     open_corpus: Open, clock: ManualClock, tmp_path: Path
 ) -> None:

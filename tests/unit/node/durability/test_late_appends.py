@@ -246,6 +246,27 @@ def test_an_error_while_an_append_is_waited_for_stops_the_node(
     assert n_requests == 1
 
 
+def test_the_next_call_takes_an_answer_that_has_come(tmp_path: Path, clock: ManualClock) -> None:
+    """It need not wait until the thread that ticks the node looks."""
+    owner = one_owner(tmp_path, clock)
+    owner.slow.choose = lambda: "late"
+    with pytest.raises(LedgerError, match="waits until the brokers have its last records"):
+        owner.request(REQUEST, 0)
+    owner.slow.choose = lambda: "at once"
+    with pytest.raises(LedgerError, match="waits until the brokers have its last records"):
+        owner.request(REQUEST, 0)
+    (late,) = owner.slow.held
+    late.land()
+    late.is_answered = True
+    # No time has passed, so no tick is due.
+    owner.request(REQUEST, 0)
+    owner.order(1)
+    assert owner.handed_out
+    _, valid, n_requests = replay(owner.log, tmp_path / "other")
+    assert n_requests == 1
+    assert [*valid.items()] == owner.handed_out
+
+
 def test_a_node_that_goes_on_is_not_stopped_by_an_older_attempt(
     tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
