@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from recrawl.errors import LedgerError
+from recrawl.ledger.broker_watch import BrokerWatch
 
 try:
     from confluent_kafka import KafkaError, KafkaException
@@ -21,6 +22,7 @@ except ImportError as error:
     ) from error
 
 __all__ = [
+    "CLIENT_LOG",
     "LOGGER",
     "TRANSIENT_ERRORS",
     "Brokers",
@@ -31,6 +33,8 @@ __all__ = [
 
 LOGGER = logging.getLogger("recrawl.ledger.kafka")
 LOGGER.addHandler(logging.NullHandler())  # without it, Python prints warnings to stderr
+CLIENT_LOG = BrokerWatch(LOGGER)
+"""The logger of all clients of this process."""
 
 _T = TypeVar("_T")
 _RETRY_SECONDS = 0.05

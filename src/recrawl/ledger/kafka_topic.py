@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from recrawl.errors import LedgerError
 from recrawl.ledger.contract import RECORD_BYTES_MAX
 from recrawl.ledger.kafka_errors import (
+    CLIENT_LOG,
     LOGGER,
     Brokers,
     is_transient,
@@ -30,6 +31,7 @@ __all__ = [
     "admin_of",
     "client_settings_of",
     "find_or_create_topic",
+    "list_topics",
     "topic_id_of",
 ]
 
@@ -87,7 +89,7 @@ def client_settings_of(brokers: Brokers, settings: Mapping[str, Any]) -> dict[st
         "socket.timeout.ms": max(answer_ms, _SOCKET_MS_MIN),
         **settings,
         "bootstrap.servers": brokers.address,
-        "logger": LOGGER,
+        "logger": CLIENT_LOG,
         "error_cb": brokers.on_error,
     }
 
@@ -95,6 +97,18 @@ def client_settings_of(brokers: Brokers, settings: Mapping[str, Any]) -> dict[st
 def admin_of(settings: Mapping[str, Any]) -> AdminClient:
     """Return a client that manages topics."""
     return AdminClient(dict(settings))
+
+
+def list_topics(admin: AdminClient, seconds: float) -> Mapping[str, Any]:
+    """Return what the brokers say about each topic, by its name.
+
+    All topics are listed, because some brokers create a topic when it is requested by name.
+    """
+    try:
+        return dict(admin.list_topics(timeout=seconds).topics)
+    except KafkaException:
+        admin.poll(0)  # hands over what the client has logged meanwhile
+        raise
 
 
 class TopicMissing(LedgerError):  # noqa: N818 - names a condition
@@ -187,13 +201,12 @@ def topic_id_of(admin: AdminClient, topic: str, brokers: Brokers) -> str | None:
 
 def _find_topic(admin: AdminClient, topic: str, seconds_max: float) -> _FoundTopic | None:
     """Return a topic once all its partitions have a leader, None if the topic does not exist."""
-    # List all topics, because some brokers create a topic when it is requested by name.
     give_up_at = time.monotonic() + seconds_max
     while True:
         listed = retry_while_transient(
-            lambda seconds: admin.list_topics(timeout=seconds), give_up_at - time.monotonic()
+            lambda seconds: list_topics(admin, seconds), give_up_at - time.monotonic()
         )
-        metadata = listed.topics.get(topic)
+        metadata = listed.get(topic)
         if metadata is None:
             return None
         if metadata.error is not None and not is_transient(metadata.error):
