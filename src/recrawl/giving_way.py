@@ -45,8 +45,7 @@ class LeasesUnderWay:
     @property
     def goes_before_this_thread(self) -> bool:
         """Whether a lease runs, and none of this thread, which would wait for itself."""
-        threads = self._threads
-        return bool(threads) and threading.get_ident() not in threads
+        return self.is_any and threading.get_ident() not in self._threads
 
     @contextmanager
     def go_first(self, seconds_max: float) -> Iterator[None]:

@@ -32,7 +32,7 @@ from recrawl.service.operations.metrics import ServerMetrics
 from recrawl.service.operations.request_log import RequestLogFile
 from recrawl.service.operations.request_watch import REQUEST_ID, RequestWatch
 from recrawl.service.operations.tracing import TracingLayer
-from recrawl.service.problems import Problem
+from recrawl.service.problems import Problem, unavailable
 from recrawl.service.protection.audit_layer import AuditLayer
 from recrawl.service.protection.proxies import TrustedProxies, read_networks
 from recrawl.service.protection.rates import RequestRates
@@ -242,7 +242,7 @@ async def healthz() -> Response:
 async def readyz(request: Request) -> Response:
     """Return an error while the server stops, so that a balancer sends requests elsewhere."""
     if request.app.state.is_stopping:
-        raise Problem("unavailable", "the server is stopping", headers={"Retry-After": "5"})
+        raise unavailable("the server is stopping")
     return json_answer({"status": "ready"})
 
 

@@ -20,9 +20,20 @@ from recrawl.errors import (
     TimeLost,
 )
 
-__all__ = ["PROBLEMS", "Problem", "ProblemType", "corpus_problems", "problem_of", "too_busy"]
+__all__ = [
+    "PROBLEMS",
+    "RETRY_AWAY_SECONDS",
+    "Problem",
+    "ProblemType",
+    "corpus_problems",
+    "problem_of",
+    "too_busy",
+    "unavailable",
+]
 
 _RETRY_SECONDS = 1
+RETRY_AWAY_SECONDS = 5
+"""Seconds after which to ask again for what cannot be reached or written now."""
 
 
 class ProblemType(NamedTuple):
@@ -119,6 +130,14 @@ def too_busy(detail: str) -> Problem:
     return Problem("too-busy", detail, headers={"Retry-After": str(_RETRY_SECONDS)})
 
 
+_RETRY_AWAY = {"Retry-After": str(RETRY_AWAY_SECONDS)}
+
+
+def unavailable(detail: str) -> Problem:
+    """Return the problem of something that cannot be reached now."""
+    return Problem("unavailable", detail, headers=_RETRY_AWAY)
+
+
 # Subclasses before their base classes: the first match counts.
 _OF_ERROR: tuple[tuple[type[Exception], str], ...] = (
     (RequestKeyReused, "idempotency-key-reused"),
@@ -140,10 +159,10 @@ def problem_of(error: Exception) -> Problem | None:
     """Return the problem that an error of a corpus stands for; None if it is a bug."""
     for kind, name in _OF_ERROR:
         if isinstance(error, kind):
-            headers = {"Retry-After": "5"} if name in ("unavailable", "storage") else None
+            headers = _RETRY_AWAY if name in ("unavailable", "storage") else None
             return Problem(name, str(error) or PROBLEMS[name].title, headers=headers)
     if isinstance(error, RecrawlError):
-        return Problem("unavailable", str(error), headers={"Retry-After": "5"})
+        return unavailable(str(error))
     return None
 
 

@@ -1,7 +1,7 @@
 """What a page needs: its corpus, the person who looks at it, and what that person may do."""
 
 import asyncio
-from collections.abc import Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import parse_qsl
@@ -79,7 +79,7 @@ class OpenedPage:
     @property
     def local(self) -> Any:
         """Corpus with the partitions that are open in this process, which may be all."""
-        return getattr(self.hosted.corpus, "local", self.hosted.corpus)
+        return self.hosted.local
 
     @property
     def is_cluster(self) -> bool:
@@ -92,21 +92,22 @@ class OpenedPage:
 
     async def read(self, function: Callable[..., _T], *args: Hashable, **kwargs: Hashable) -> _T:
         """Return the result of a call that reads the corpus, at most a few seconds old."""
-        found = await self.reads.read(self.hosted, function, *args, **kwargs)
-        await self.hosted.give_way()  # whatever the page makes of it takes time, too
-        return found
+        return await self._between_leases(self.reads.read(self.hosted, function, *args, **kwargs))
 
     async def read_current(self, function: Callable[..., _T], *args: Hashable) -> _T:
         """Return the result of a quick call, never older than five seconds."""
-        found = await self.reads.read_current(self.hosted, function, *args)
-        await self.hosted.give_way()
-        return found
+        return await self._between_leases(self.reads.read_current(self.hosted, function, *args))
 
     async def read_slow(
         self, version: Hashable, function: Callable[..., _T], *args: Hashable
     ) -> _T:
         """Return the result of a slow call; an older one while a new one is made."""
-        found = await self.reads.read_slow(self.hosted, version, function, *args)
+        reading = self.reads.read_slow(self.hosted, version, function, *args)
+        return await self._between_leases(reading)
+
+    async def _between_leases(self, reading: Awaitable[_T]) -> _T:
+        """Return what was read when no lease runs, because what the page makes of it takes time."""
+        found = await reading
         await self.hosted.give_way()
         return found
 

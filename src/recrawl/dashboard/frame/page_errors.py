@@ -3,11 +3,9 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from recrawl.service.problems import Problem
+from recrawl.service.problems import RETRY_AWAY_SECONDS, Problem
 
-__all__ = ["PageError", "not_done", "say_not_done"]
-
-_RETRY_SECONDS = 5
+__all__ = ["PageError", "not_done_error", "say_not_done"]
 
 
 class PageError(Exception):
@@ -28,10 +26,10 @@ class PageError(Exception):
         self.status = status
         self.title = title
         self.detail = detail
-        self.headers = {"Retry-After": str(_RETRY_SECONDS)} if status == 503 else {}
+        self.headers = {"Retry-After": str(RETRY_AWAY_SECONDS)} if status == 503 else {}
 
 
-def not_done(action: str, what: str) -> PageError:
+def not_done_error(action: str, what: str) -> PageError:
     """Return the error of an action that is not done, because its partition is away.
 
     Parameters
@@ -56,11 +54,11 @@ def say_not_done(action: str, what: str) -> Iterator[None]:
     Parameters
     ----------
     action, what
-        See `not_done`.
+        See `not_done_error`.
     """
     try:
         yield
     except Problem as problem:
         if problem.name != "unavailable":
             raise
-        raise not_done(action, what) from problem
+        raise not_done_error(action, what) from problem

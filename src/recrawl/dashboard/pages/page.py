@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
 from recrawl.dashboard.frame.opened_page import OpenedPage, open_action, open_page, see_other
-from recrawl.dashboard.frame.page_errors import PageError, not_done, say_not_done
+from recrawl.dashboard.frame.page_errors import PageError, not_done_error, say_not_done
 from recrawl.dashboard.frame.rendering import chart_html, render
 from recrawl.dashboard.pages.page_sight import PageSight, read_page_past, read_page_present
 from recrawl.messages.results import RowStatus, find_unavailable
@@ -148,7 +148,7 @@ async def change_page(request: Request, corpus: CorpusName) -> Response:
     if found.rows[0] in (RowStatus.UNKNOWN, RowStatus.REFUSED):
         raise PageError(404, "The page is not tracked", "Search for it again.")
     if find_unavailable(found.rows).size:
-        raise not_done(_NOT_DONE[action], "page")
+        raise not_done_error(_NOT_DONE[action], "page")
     query = {"url": url, "done": action} | ({} if key is None else {"key": key})
     return see_other(f"/ui/{corpus}/page?{urlencode(query)}")
 

@@ -88,8 +88,9 @@ class HostedCorpus:
     ) -> None:
         self.name = name
         self.corpus = corpus
-        self.leases_here: LeasesUnderWay = getattr(corpus, "local", corpus).leases_under_way
-        """Leases that run in this process, of the corpus or of its partitions that are here."""
+        self.local: Any = getattr(corpus, "local", corpus)
+        """Corpus with the partitions that are open in this process, which may be all."""
+        self._leases_here: LeasesUnderWay = self.local.leases_under_way
         self._whole = whole
         self._are_merged = n_threads == _THREADS
         self.guard = WriteGuard(corpus, limits)
@@ -200,14 +201,14 @@ class HostedCorpus:
         """
 
         def run() -> _T:
-            with self.leases_here.go_first(_READING_PATIENCE_SECONDS):
+            with self._leases_here.go_first(_READING_PATIENCE_SECONDS):
                 return function(*args, **kwargs)
 
         return await self._showing.run(run)
 
     async def give_way(self) -> None:
         """Wait until no lease runs here, but not long: what follows is to show a page."""
-        patience = Patience(self.leases_here, _SHOWING_PATIENCE_SECONDS)
+        patience = Patience(self._leases_here, _SHOWING_PATIENCE_SECONDS)
         while (seconds := patience.pause_seconds()) > 0:
             await asyncio.sleep(seconds)
 

@@ -4,11 +4,9 @@ from typing import Any
 
 from recrawl.messages.results import find_unavailable
 from recrawl.service.hosting.hosted import HostedCorpus
-from recrawl.service.problems import Problem
+from recrawl.service.problems import unavailable
 
 __all__ = ["check_all_taken", "signal_announced"]
-
-_RETRY_SECONDS = 5
 
 
 async def signal_announced(hosted: HostedCorpus, urls: list[str], **signal: Any) -> list[str]:
@@ -38,8 +36,6 @@ def check_all_taken(away: list[str], n_urls: int) -> None:
         Number of URLs of the notice.
     """
     if away:
-        raise Problem(
-            "unavailable",
-            f"{len(away):,} of {n_urls:,} pages cannot be reached now; send the notice again",
-            headers={"Retry-After": str(_RETRY_SECONDS)},
+        raise unavailable(
+            f"{len(away):,} of {n_urls:,} pages cannot be reached now; send the notice again"
         )
