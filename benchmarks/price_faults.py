@@ -3,8 +3,9 @@
 The agreement is the one that workers use.  The control topic, the logs of partitions and the
 workers around it are simulated: messages are late, overtake each other, are repeated or lost;
 workers stand still, end and begin; partitions are claimed by anybody at any moment, while the owner
-before still takes itself for the owner; appends fail without saying whether they are in the log;
-clocks run at different speeds.  A run follows from its seed.
+before still takes itself for the owner; appends fail without saying whether they are in the log,
+or take long, and the owner waits for them and goes on; clocks run at different speeds.  A run
+follows from its seed.
 """
 
 from collections.abc import Mapping
@@ -30,6 +31,8 @@ _FAULTS: Final = (
     "claim first",
     "notice",
     "lose appends",
+    "wait",
+    "wait first",
     "demand",
     "repair",
     "repair",
@@ -67,6 +70,8 @@ class _Worker:
     """Number of messages of the control topic that it has read."""
     owned: dict[int, QuotaInUse] = field(default_factory=dict)
     """Partitions that it takes for its own, and what it knows of their logs."""
+    waiting: dict[int, tuple[int, float]] = field(default_factory=dict)
+    """Partitions whose last append has not ended: epoch, and the time at which it ends."""
     stands_until: float = 0.0
 
 
@@ -136,6 +141,29 @@ class PriceWorld:
         if worker is not None:
             log.epoch += 1
             worker.owned[partition] = QuotaInUse(log.epoch, log.per_second)
+            worker.waiting.pop(partition, None)
+
+    def delay_append(self, partition: int) -> None:
+        """Let the owner of a partition wait for an append that takes long."""
+        for worker in self.workers:
+            if worker is not None and partition in worker.owned:
+                epoch = worker.owned.pop(partition).epoch
+                worker.waiting[partition] = epoch, self.now + 10 ** self.rng.uniform(-1, 2)
+
+    def _go_on(self, worker: _Worker) -> None:
+        """Let a worker go on with what it has waited for, in the same epoch."""
+        for partition, (epoch, until) in list(worker.waiting.items()):
+            if until > self.now:
+                continue
+            del worker.waiting[partition]
+            # It knows now which of its appends are in the log.
+            ended = [one for one in self._doubtful if one[:2] == (partition, epoch)]
+            self._doubtful = [one for one in self._doubtful if one not in ended]
+            for one in ended:
+                if self.rng.random() < 0.5:
+                    self._append(*one)
+            if self.logs[partition].epoch == epoch:
+                worker.owned[partition] = QuotaInUse(epoch, self.logs[partition].per_second)
 
     def set_budget(self, per_second: float) -> None:
         """Let an operator set the budget at some worker."""
@@ -163,6 +191,10 @@ class PriceWorld:
                 self._notice(worker)
             case "lose appends":
                 self._doubtful.clear()
+            case "wait":
+                self.delay_append(partition)
+            case "wait first":
+                self.delay_append(0)
             case "demand":
                 self.demands[partition] = random_demand(rng)
             case "repair":
@@ -177,12 +209,17 @@ class PriceWorld:
             partition
             for one in self.workers
             if one is not None and one.stands_until <= self.now
-            for partition, quota in one.owned.items()
-            if quota.epoch == self.logs[partition].epoch
+            for partition, epoch in self._epochs_of(one).items()
+            if epoch == self.logs[partition].epoch
         }
         for partition in set(range(len(self.logs))) - cared_for:
             if living:
                 self.claim(living[int(self.rng.integers(len(living)))], partition)
+
+    def _epochs_of(self, worker: _Worker) -> dict[int, int]:
+        """Return the epochs of the partitions that a worker takes for its own, or waits for."""
+        owned = {partition: quota.epoch for partition, quota in worker.owned.items()}
+        return owned | {partition: epoch for partition, (epoch, _) in worker.waiting.items()}
 
     def _notice(self, worker: _Worker) -> None:
         """Let a worker read the logs of what it takes for its own."""
@@ -227,6 +264,7 @@ class PriceWorld:
 
     def _work(self, worker: _Worker) -> None:
         rng, agreement = self.rng, worker.agreement
+        self._go_on(worker)
         unread = self.topic[worker.n_read :]
         # A reader may be behind.
         if rng.random() < self.loss:
@@ -239,9 +277,12 @@ class PriceWorld:
             if known is None or known.epoch != epoch or known.per_second == per_second:
                 continue
             if rng.random() < self.loss / 4:
-                # Nobody knows whether it is in the log; the owner claims the partition again.
+                # Nobody knows whether it is in the log; the owner waits until it knows, or claims
+                # the partition again.
                 self._doubtful.append((partition, epoch, per_second))
                 del worker.owned[partition]
+                if rng.random() < 0.5:
+                    worker.waiting[partition] = epoch, self.now + rng.uniform(0, 5)
             elif self._append(partition, epoch, per_second):
                 worker.owned[partition] = QuotaInUse(epoch, per_second)
             else:
@@ -277,9 +318,9 @@ class PriceWorld:
         for worker in self.workers:
             assert worker is not None
             worker.stands_until = 0.0
-            worker.owned = {}
-        for partition in range(len(self.logs)):
-            self.claim(partition % len(self.workers), partition)
+            worker.waiting = {i: (epoch, 0.0) for i, (epoch, _) in worker.waiting.items()}
+            self._notice(worker)
+        self._repair()
         for _ in range(n_steps):
             self.step()
         budget = self.agreed_budget()

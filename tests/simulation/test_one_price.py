@@ -4,7 +4,7 @@ import pytest
 
 from benchmarks.price_faults import OverspentError, PriceWorld
 from recrawl.cluster.budget.price import Agreement
-from recrawl.cluster.budget.quotas import KEEP
+from recrawl.cluster.budget.quotas import KEEP, RecordId
 from recrawl.core.arrays import FloatArray
 
 FAULT_SHARES = (0.005, 0.02, 0.05)
@@ -21,6 +21,13 @@ class HastyAgreement(Agreement):
         return most
 
 
+class ForgetfulAgreement(Agreement):
+    """A planted bug: whoever goes on with partition 0 after a wait begins with number 0 again."""
+
+    def _first_id(self, epoch: int) -> RecordId:
+        return RecordId(epoch, 0)
+
+
 def run_world(seed: int, agreement: type[Agreement] = Agreement) -> PriceWorld:
     world = PriceWorld(seed, agreement=agreement)
     world.run(1_500, fault_share=FAULT_SHARES[seed % len(FAULT_SHARES)])
@@ -35,6 +42,7 @@ def test_quotas_never_exceed_the_budget_and_become_those_of_one_price(
     assert world.calm_down(1_000) < 1e-3
     # So it is with another budget, and the new one is not exceeded either.
     for budget in (250.0, 30.0):
+        world.delay_append(0)
         world.set_budget(budget)
         assert world.calm_down(1_000) < 1e-3
         assert world.agreed_budget() == budget
@@ -50,6 +58,15 @@ def test_increases_before_decreases_are_found() -> None:
         return False
 
     assert sum(is_found(number) for number in range(12)) >= 2
+
+
+def test_a_budget_that_nobody_can_change_any_more_is_found() -> None:
+    world = run_world(0, ForgetfulAgreement)
+    assert world.calm_down(1_000) < 1e-3
+    world.delay_append(0)
+    world.set_budget(250.0)
+    world.calm_down(1_000)
+    assert world.agreed_budget() == 100.0
 
 
 def test_a_new_owner_with_an_old_bound_is_not_given_more_first() -> None:

@@ -32,6 +32,8 @@ class Cluster:
         self.epochs = dict.fromkeys(self.uses, 1)
         self.demands = dict.fromkeys(self.uses, CHEAP)
         self.is_silent: set[int] = set()
+        self.is_waiting: set[int] = set()
+        """Partitions whose last append has not ended."""
         self.now = 0.0
 
     def turn(self, n: int = 1) -> None:
@@ -41,9 +43,11 @@ class Cluster:
             for i, worker in enumerate(self.workers):
                 if i in self.is_silent:
                     continue
-                for quota in worker.quotas().values():
-                    self.uses[i] = quota.per_second
-                in_use = {i: QuotaInUse(self.epochs[i], self.uses[i])}
+                in_use = {}
+                if i not in self.is_waiting:
+                    for quota in worker.quotas().values():
+                        self.uses[i] = quota.per_second
+                    in_use = {i: QuotaInUse(self.epochs[i], self.uses[i])}
                 for key, message in worker.step(self.now, in_use, lambda: self.demands):
                     for other in self.workers:
                         other.hear(key, message)
@@ -82,6 +86,44 @@ def test_a_doubled_budget_reaches_all_at_once() -> None:
     cluster.turn(3)
     assert sum(cluster.uses.values()) == pytest.approx(32.0)
     assert not cluster.workers[1].is_budget_pending
+
+
+@pytest.mark.parametrize("partition", [0, 1])
+@pytest.mark.parametrize("n_turns", [1, 50])
+def test_a_partition_that_waits_for_its_log_goes_on_in_its_epoch(
+    partition: int, n_turns: int
+) -> None:
+    """An append that takes long stops a partition; it goes on without another claim."""
+    cluster = Cluster([0.0, 0.0, 0.0], 16.0)
+    cluster.turn(20)
+    cluster.is_waiting = {partition}
+    cluster.turn(n_turns)
+    cluster.is_waiting = set()
+    cluster.workers[2].set_budget(cluster.budget._replace(per_second=32.0))
+    cluster.turn(20)
+    assert sum(cluster.uses.values()) == pytest.approx(32.0)
+    assert [worker.is_coordinator for worker in cluster.workers] == [True, False, False]
+
+
+def test_after_a_wait_no_number_is_used_again_that_may_still_be_on_its_way() -> None:
+    agreement, in_use = Agreement(1, Budget(9.0)), {0: QuotaInUse(3, 0.0)}
+
+    def records(now: float, *, is_read: bool) -> list[QuotaMessage]:
+        messages = agreement.step(now, in_use, lambda: {0: CHEAP})
+        for key, message in messages if is_read else []:
+            agreement.hear(key, message)
+        found = [QuotaMessage.from_bytes(message) for key, message in messages if key == QUOTAS_KEY]
+        return [one for one in found if one is not None]
+
+    records(0.0, is_read=True)
+    (on_its_way,) = records(2.0, is_read=False)
+    agreement.step(3.0, {}, dict)
+    (after_the_wait,) = records(4.0, is_read=True)
+    assert after_the_wait.id > on_its_way.id
+    assert after_the_wait.per_second == (KEEP,)
+    agreement.hear(QUOTAS_KEY, on_its_way.to_bytes())
+    assert agreement.record is not None
+    assert agreement.record.id == after_the_wait.id
 
 
 def test_what_a_silent_partition_may_use_is_given_to_nobody() -> None:

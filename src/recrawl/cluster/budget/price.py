@@ -183,8 +183,8 @@ class Agreement:
     `hear`, `step` and `set_budget` must not run at the same time.
 
     The quotas must be in the logs of their partitions, or have failed, before ``step`` is called:
-    it takes what partitions use for an acknowledgement.  A partition whose last append failed is
-    not in use until its owner has claimed it again.
+    it takes what partitions use for an acknowledgement.  A partition whose last append failed, or
+    has not ended, is not in use until its owner has claimed it again, or knows what its log says.
 
     Parameters
     ----------
@@ -213,6 +213,8 @@ class Agreement:
         # The last record that was read, and the greatest id that was read anywhere.
         self._latest: QuotaMessage | None = None
         self._latest_id = _NO_RECORD
+        # The last record that was made here, which may not have been read yet.
+        self._made_id = _NO_RECORD
         self._records: list[_Record] = []
         self._term: _Term | None = None
 
@@ -444,12 +446,22 @@ class Agreement:
             self._term = None
         elif self._term is None or self._term.epoch != first.epoch:
             nothing = np.full(len(self._partitions), KEEP)
-            fence = self._new_record(RecordId(first.epoch, 0), self.budget, nan, nothing)
+            fence = self._new_record(self._first_id(first.epoch), self.budget, nan, nothing)
             self._term = _Term(first.epoch, fence, now - _RESEND_SECONDS)
+
+    def _first_id(self, epoch: int) -> RecordId:
+        """Return the id of the first record of a term.
+
+        Partition 0 may have waited for its log and go on in the same epoch.  Nobody would obey a
+        number again that was used before.
+        """
+        last = max(self._latest_id, self._made_id)
+        return RecordId(epoch, last.number + 1 if last.epoch == epoch else 0)
 
     def _new_record(
         self, record_id: RecordId, budget: Budget, price: float, per_second: FloatArray
     ) -> QuotaMessage:
+        self._made_id = record_id
         return QuotaMessage(
             id=record_id,
             budget=budget,
