@@ -57,8 +57,8 @@ def open(
     key
         API key for a server; the environment variable ``RECRAWL_KEY`` by default.
     partitions
-        Numbers of the partitions to open, if the log is on Kafka; other processes may open the
-        others.  All by default.
+        Numbers of the partitions to open, if the log is on Kafka; other processes, each with a
+        folder of its own, may open the others.  All by default.
 
     Examples
     --------

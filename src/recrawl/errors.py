@@ -36,6 +36,7 @@
         ├── StorageError      the disk is full, or a folder is corrupt or closed
         │   ├── FormatError   its format is not known; nothing is corrupt
         │   └── LockedError   it is already open
+        │       └── FolderInUse   another process uses it, which the message names
         ├── TimeLost          a time is before the first record of the log
         ├── WebhookRefused    a request is not signed by the expected sender
         └── WrongOwner        a worker got a request about a partition that it does not own
@@ -58,6 +59,7 @@ __all__ = [
     "ConfigError",
     "CorpusError",
     "EventError",
+    "FolderInUse",
     "ForkedError",
     "FormatError",
     "IdentityError",
@@ -260,6 +262,22 @@ class FormatError(StorageError):
 
 class LockedError(StorageError):
     """A folder is already open, in another process or in this one."""
+
+
+class FolderInUse(LockedError):  # noqa: N818 - names a condition
+    """Another process uses a folder that one process may use at a time; the message names it.
+
+    Parameters
+    ----------
+    message
+        Description for the user.
+    address
+        URL of the corpus at which that process answers; None if it has not said one.
+    """
+
+    def __init__(self, message: str, address: str | None = None) -> None:
+        super().__init__(message)
+        self.address = address
 
 
 class TimeLost(RecrawlError):  # noqa: N818 - names a condition, as in the docs

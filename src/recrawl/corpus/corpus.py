@@ -189,6 +189,8 @@ class Corpus:
         Whether the corpus is open only for reading.
     find_partition
         Function that returns log, store and snapshots of any partition.
+    on_closed
+        Function that is called when everything was closed.
     """
 
     def __init__(
@@ -203,8 +205,10 @@ class Corpus:
         *,
         is_reader: bool = False,
         find_partition: Callable[[int], Partition],
+        on_closed: Callable[[], None] = lambda: None,
     ) -> None:
         self.folder = folder
+        self._on_closed = on_closed
         self.format = format
         self.nodes = OpenNodes(nodes, format.partitions, format.generation)
         self._places: KeptPlaces = ConsumerFiles(folder, self.nodes)
@@ -567,6 +571,7 @@ class Corpus:
         self._bodies.close()
         with ExitStack() as closing:
             # If closing one fails, the others are still closed.
+            closing.callback(self._on_closed)
             closing.callback(self._log.close)
             closing.callback(self._standbys.close_all)
             for node in self.nodes:

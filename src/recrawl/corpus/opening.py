@@ -16,6 +16,7 @@ from recrawl.atomic_files import create_folder, replace_json
 from recrawl.corpus.corpus import Corpus
 from recrawl.corpus.leasing.old_handles import OldHandles
 from recrawl.errors import ConfigError, CorpusError, LockedError, RecoveryError, RecrawlError
+from recrawl.folder_lock import FolderLock
 from recrawl.kernel_mode import uncached_notice
 from recrawl.kv import allow_databases
 from recrawl.ledger import Log, ReopenableLog, SnapshotFolder, SnapshotOrigin
@@ -247,6 +248,7 @@ def _files_of(
         generation=shape.generation,
         reopen_ledger=reopen,
         n_partitions=config.corpus.partitions,
+        begins_with_snapshot=bool(shape.earlier),
     )
 
 
@@ -269,6 +271,69 @@ def _goes_on_elsewhere(folder: Path, log: Log, shape: CorpusFormat, *, read_only
     return True
 
 
+class _FolderUse:
+    """The lock of the folder of a corpus on Kafka.
+
+    A log in the folder has a lock itself.  With one on Kafka, the store of each partition has: a
+    process without partitions, such as a worker that begins, would keep no other away.
+
+    Parameters
+    ----------
+    folder
+        Folder of the corpus.
+    config
+        Configuration of the corpus.
+    read_only
+        Whether the process only reads, so that others may use the folder.
+    """
+
+    def __init__(self, folder: Path, config: CorpusConfig, *, read_only: bool) -> None:
+        self._folder = folder
+        self._is_needed = config.ledger.kind == "kafka" and not read_only
+        self._lock: FolderLock | None = None
+
+    def begin(self) -> None:
+        """Lock the folder, unless that was done before, or the folder does not exist yet."""
+        if self._is_needed and self._lock is None and self._folder.exists():
+            self._lock = FolderLock.take(self._folder)
+
+    def end(self) -> None:
+        """Release the lock."""
+        if self._lock is not None:
+            self._lock.release()
+
+
+class _OpenedLog(NamedTuple):
+    log: Log
+    shape: CorpusFormat
+    use: _FolderUse
+
+
+def _open_present_log(
+    folder: Path, config: CorpusConfig, shape: CorpusFormat, *, read_only: bool
+) -> _OpenedLog | None:
+    """Lock the folder and open the log.
+
+    None if the corpus goes on in another topic, which the folder names now.
+    """
+    use = _FolderUse(folder, config, read_only=read_only)
+    try:
+        use.begin()
+        log, shape = _open_identified_log(folder, config, shape, read_only=read_only)
+        try:
+            use.begin()
+        except BaseException:
+            log.close()
+            raise
+        if shape.ledger == "kafka" and _goes_on_elsewhere(folder, log, shape, read_only=read_only):
+            use.end()
+            return None
+    except BaseException:
+        use.end()
+        raise
+    return _OpenedLog(log, shape, use)
+
+
 class RecoveredCorpus(NamedTuple):
     """All partitions of a corpus, without a claim: nothing has changed."""
 
@@ -276,10 +341,11 @@ class RecoveredCorpus(NamedTuple):
     shape: CorpusFormat
     log: Log
     nodes: list[Node]
+    use: "_FolderUse"
 
     def close(self) -> None:
         """Close everything."""
-        for close in (*(node.close for node in self.nodes), self.log.close):
+        for close in (*(node.close for node in self.nodes), self.log.close, self.use.end):
             with suppress(RecrawlError):
                 close()
 
@@ -323,10 +389,11 @@ def recover_corpus(folder: Path) -> RecoveredCorpus:
     _check_shape(folder, shape, config)
     shared = SharedPartitions(config.snapshots)
     check_log(folder, config)
-    log, shape = _open_identified_log(folder, config, shape, read_only=False)
-    if shape.ledger == "kafka" and _goes_on_elsewhere(folder, log, shape, read_only=False):
+    opened = _open_present_log(folder, config, shape, read_only=False)
+    if opened is None:
         return recover_corpus(folder)
-    recovered = RecoveredCorpus(config, shape, log, [])
+    recovered = RecoveredCorpus(config, opened.shape, opened.log, [], opened.use)
+    log, shape = opened.log, opened.shape
     try:
         for i in range(shape.partitions):
             files = _files_of(i, folder, config, shape, log, shared)
@@ -363,9 +430,9 @@ def open_corpus(
     accept_clock
         Whether to open a corpus whose last change is longer ago than ``clock.gap_max``.
     partitions
-        Numbers of the partitions to open, if the log is on Kafka; other processes may open the
-        others.  All by default.  Rows of partitions that are not open have the status
-        UNAVAILABLE, and the budget is that of as many partitions.
+        Numbers of the partitions to open, if the log is on Kafka; other processes, each with a
+        folder of its own, may open the others.  All by default.  Rows of partitions that are not
+        open have the status UNAVAILABLE, and the budget is that of as many partitions.
 
     Raises
     ------
@@ -447,8 +514,8 @@ def open_folder(
     shared = SharedPartitions(config.snapshots)
     if not read_only:
         check_log(folder, config)
-    log, shape = _open_identified_log(folder, config, shape, read_only=read_only)
-    if shape.ledger == "kafka" and _goes_on_elsewhere(folder, log, shape, read_only=read_only):
+    opened = _open_present_log(folder, config, shape, read_only=read_only)
+    if opened is None:
         return open_folder(
             folder,
             given,
@@ -457,9 +524,11 @@ def open_folder(
             accept_clock=accept_clock,
             partitions=partitions,
         )
+    log, shape, use = opened
     if not read_only and has_next_layout(folder):
         # New partitions were completed after this process had looked for them.
         log.close()
+        use.end()
         raise LockedError(f"the number of partitions of {folder} was changed; try again")
     nodes = []
     try:
@@ -479,13 +548,14 @@ def open_folder(
             shape,
             is_reader=read_only,
             find_partition=lambda i: _files_of(i, folder, config, shape, log, shared),
+            on_closed=use.end,
         )
         if not read_only:
             corpus.begin(config_given=config_given, before=before)
             if config_given:
                 _save_config(folder, config)
     except BaseException:
-        closing = [*(node.store.close for node in nodes), log.close]
+        closing = [*(node.store.close for node in nodes), log.close, use.end]
         for close in closing:
             # A damaged store may raise again; the first error says more, and the log must close.
             with suppress(RecrawlError):

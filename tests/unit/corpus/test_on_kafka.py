@@ -13,8 +13,15 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 import recrawl
 from recrawl import Outcome
-from recrawl.corpus import Corpus, CorpusConfig, repair_corpus
-from recrawl.errors import IdentityError, LedgerError, LogDamagedError, OwnershipLost
+from recrawl.corpus import Corpus, CorpusConfig, repair_corpus, resize_corpus
+from recrawl.errors import (
+    FolderInUse,
+    IdentityError,
+    LedgerError,
+    LockedError,
+    LogDamagedError,
+    OwnershipLost,
+)
 from recrawl.testing.stores import contents_of
 from tests.manual_clock import ManualClock
 from tests.unit.corpus.test_fork import check_refused, run_in_child
@@ -286,3 +293,21 @@ def test_a_consumer_of_the_change_feed_continues_where_it_committed(
     with recrawl.open(tmp_path, config, clock=clock) as corpus:
         assert corpus.consumers()[0].n_behind == 13
         assert len(corpus.changes(consumer="nightly")) == 13
+
+
+def test_one_process_uses_a_folder_also_without_partitions(
+    tmp_path: Path, config: CorpusConfig, clock: ManualClock
+) -> None:
+    folder = tmp_path / "new"
+    with recrawl.open(folder, config, clock=clock, partitions=[]) as first:
+        for partitions in ([], [1], None):
+            with pytest.raises(FolderInUse, match=r"new is in use by this process, \d+$"):
+                recrawl.open(folder, config, clock=clock, partitions=partitions)
+        with pytest.raises(LockedError, match="is using"):
+            list(repair_corpus(folder, clock=clock))
+        for i in range(2):
+            first.open_partition(i)
+        recrawl.open(folder, read_only=True, clock=clock).close()
+    with pytest.raises(FolderInUse), recrawl.open(folder, config, clock=clock):
+        resize_corpus(folder, 3)
+    recrawl.open(folder, config, clock=clock, partitions=[]).close()

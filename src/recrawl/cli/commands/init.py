@@ -15,6 +15,7 @@ from recrawl.cli.support.examples import CommandExample, example_command
 from recrawl.cli.support.instants import money_option, rate_problem
 from recrawl.cli.support.output import Output, output_option
 from recrawl.errors import RecrawlError
+from recrawl.folder_lock import IN_USE_FILE
 
 if TYPE_CHECKING:
     from recrawl.node.config.descriptions import KeyText, SectionText
@@ -255,6 +256,8 @@ def create_corpus(
     except BaseException:
         if is_ours:  # so that the same command can be run again
             toml.unlink()
+        if folder in new_folders:
+            (folder / IN_USE_FILE).unlink(missing_ok=True)
         with suppress(OSError):  # a folder that is not empty stays
             for each in new_folders:
                 each.rmdir()

@@ -26,6 +26,7 @@ from recrawl.errors import (
     ChangesLost,
     ConfigError,
     CorpusError,
+    FolderInUse,
     FormatError,
     LedgerError,
     LockedError,
@@ -39,6 +40,7 @@ from recrawl.errors import (
     UnknownFormat,
     WebFileError,
 )
+from recrawl.folder_lock import address_of_user, check_folder_is_free
 from recrawl.units import seconds_text
 
 if TYPE_CHECKING:
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
 __all__ = [
     "LOCK_SECONDS_MAX",
     "CorpusPlace",
+    "check_folder",
     "check_is_corpus",
     "check_server_packages",
     "click_error",
@@ -136,9 +139,9 @@ def corpus_or_service_option(command: Callable[..., Any]) -> Callable[..., Any]:
 _WHAT_TO_DO: tuple[tuple[type[RecrawlError], str], ...] = (
     (
         LockedError,
-        "Wait until it ends.  If it is `recrawl serve`, give the address that it printed instead "
-        "of the folder: -C http://127.0.0.1:8377/v1/corpora/NAME.  Meanwhile you can use stats, "
-        "explain, changes, plan, export and doctor.",
+        "Wait until it ends.  If it is `recrawl serve` or `recrawl worker`, give the address that "
+        "it printed instead of the folder: -C http://127.0.0.1:8377/v1/corpora/NAME.  Meanwhile "
+        "you can use stats, explain, changes, plan, export and doctor.",
     ),
     (FormatError, "Use the version of recrawl that wrote it, or a newer one."),
     (SnapshotFormatError, "Use the version of recrawl that wrote it, or a newer one."),
@@ -173,7 +176,7 @@ _SETTING = re.compile(r"(?:^|\s)([a-z_]+\.[a-z_]+) (?:must|is not known;)")
 def click_error(error: RecrawlError) -> click.ClickException:
     """Return the error message for the user: what went wrong, and what to do about it."""
     text = str(error).strip() or type(error).__name__
-    if isinstance(error, LockedError):
+    if isinstance(error, LockedError) and not isinstance(error, FolderInUse):
         text = _LOCKED_MESSAGE
     hint = next((hint for kind, hint in _WHAT_TO_DO if isinstance(error, kind)), None)
     if isinstance(error, ConfigError) and (setting := _SETTING.search(text)):
@@ -204,6 +207,16 @@ def check_is_corpus(folder: Path) -> None:
         raise CorpusError(f"{folder} is not a corpus.\nRun `recrawl init {folder}` to create one.")
 
 
+def check_folder(folder: Path) -> None:
+    """Raise unless this process may use the folder of a corpus on Kafka: one at a time may."""
+    try:
+        check_folder_is_free(folder)
+    except FolderInUse as error:
+        raise click.ClickException(
+            f"{error}.\nEnd that process first, or give this one a folder of its own."
+        ) from error
+
+
 def check_server_packages(names: Sequence[str]) -> None:
     """Raise unless the packages of the extra ``server`` that a command needs are installed."""
     missing = [name for name in names if importlib.util.find_spec(name) is None]
@@ -229,7 +242,11 @@ def _require_corpus(folder: Path) -> None:
 
 
 def prepare_kernels(
-    folder: CorpusPlace, *, n_bytes_input: int | None = 0, compiles_first: bool = False
+    folder: CorpusPlace,
+    *,
+    n_bytes_input: int | None = 0,
+    compiles_first: bool = False,
+    before_compiling: Callable[[], None] = lambda: None,
 ) -> None:
     """Choose the kernels of this command; call it before anything loads `recrawl.core`.
 
@@ -243,17 +260,31 @@ def prepare_kernels(
         Size of the input in bytes; None if it may be large.
     compiles_first
         Whether kernels that are not compiled yet are compiled now, with a progress bar.
+    before_compiling
+        Function that is called once in any case, when the kernels are chosen and before they are
+        compiled: it may load `recrawl.core`, and raise.
     """
     from recrawl.cli.support.kernels import choose_kernels, kernels_exist  # noqa: PLC0415
 
     if kernels_exist() or isinstance(folder, str):
+        before_compiling()
         return
     context = click.get_current_context(silent=True)
     command = (context.info_name if context is not None else None) or ""
     with value_errors_as_usage():
         choose_kernels(
-            folder, command=command, n_bytes_input=n_bytes_input, compiles_first=compiles_first
+            folder,
+            command=command,
+            n_bytes_input=n_bytes_input,
+            compiles_first=compiles_first,
+            before_compiling=before_compiling,
         )
+
+
+def _is_on_kafka(folder: Path) -> bool:
+    from recrawl.corpus import is_log_remote  # noqa: PLC0415
+
+    return is_log_remote(folder)
 
 
 def open_to_read(folder: CorpusPlace) -> "Corpus":
@@ -261,6 +292,11 @@ def open_to_read(folder: CorpusPlace) -> "Corpus":
     if isinstance(folder, str):
         return _open_service(folder)
     _require_corpus(folder)
+    if _is_on_kafka(folder) and (address := address_of_user(folder)):
+        print_note(
+            f"A worker or server runs in {folder}: ask it with -C {address}, which is faster than "
+            "reading the log and the files beside it."
+        )
     prepare_kernels(folder)
     print_log_messages()
     import recrawl  # noqa: PLC0415
@@ -294,6 +330,12 @@ def open_to_change(
     if isinstance(folder, str):
         return _open_service(folder)
     _require_corpus(folder)
+    if _is_on_kafka(folder) and (address := address_of_user(folder)):
+        # It does not end soon, so that waiting for it would be of no use.
+        raise click.ClickException(
+            f"a worker or server runs in {folder}.\nGive its address instead of the folder: "
+            f"-C {address}"
+        )
     prepare_kernels(folder, n_bytes_input=n_bytes_input)
     print_log_messages()
     import recrawl  # noqa: PLC0415

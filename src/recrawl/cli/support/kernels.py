@@ -11,6 +11,7 @@ A command calls `choose_kernels` before it imports anything of `recrawl.corpus`.
 import atexit
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -70,7 +71,12 @@ _LINE_SECONDS = 30.0
 
 
 def choose_kernels(
-    folder: Path, *, command: str, n_bytes_input: int | None = 0, compiles_first: bool = False
+    folder: Path,
+    *,
+    command: str,
+    n_bytes_input: int | None = 0,
+    compiles_first: bool = False,
+    before_compiling: Callable[[], None] = lambda: None,
 ) -> KernelMode:
     """Choose how this process runs its kernels, and print a notice if it has to compile them.
 
@@ -87,6 +93,8 @@ def choose_kernels(
     compiles_first
         Whether everything is compiled now, in other processes and with a progress bar, because
         the command cannot be stopped, nor show anything, while it compiles.
+    before_compiling
+        Function that is called between the choice and compiling.
     """
     seconds = interpreted_seconds(folder, command=command, n_bytes_input=n_bytes_input)
     is_short = seconds <= _INTERPRETED_SECONDS_MAX
@@ -96,6 +104,7 @@ def choose_kernels(
         # Checked last, because it looks at every source file.
         is_short = not is_compiled(command)
     mode = _apply_mode("interpreted" if is_short else "compiled")
+    before_compiling()
     if mode == "compiled":
         if compiles_first and kernel_folder() is not None and not is_compiled(command):
             compile_and_show(Output())

@@ -22,6 +22,7 @@ from recrawl.errors import (
     SnapshotFormatError,
     StorageError,
 )
+from recrawl.folder_lock import IN_USE_FILE
 from recrawl.kv import KeyValues
 from recrawl.ledger import Ledger, Log, SavedSnapshot, SnapshotFolder
 from recrawl.node.config.corpus_config import CorpusConfig
@@ -139,7 +140,8 @@ def config_check(folder: Path, shape: Shape) -> tuple[CorpusConfig | None, list[
 
 def lock_check(folder: Path) -> Iterator[CheckResult]:
     """Find the process that writes.  Locks end with their process, so none is left over."""
-    lock = folder / "log" / "LOCK"
+    locks = folder / "log" / "LOCK", folder / IN_USE_FILE
+    lock = next((one for one in locks if one.exists()), locks[0])
     if not lock.exists() or not _LOCKS.exists():
         yield ok("lock", "unknown on this system" if lock.exists() else "free")
         return

@@ -47,6 +47,7 @@ from recrawl.errors import (
     RecoveryError,
     StorageError,
 )
+from recrawl.folder_lock import IN_USE_FILE
 from recrawl.ledger import Ledger, Log, RocksLog, SnapshotFolder, SnapshotOrigin
 from recrawl.node.clock import Clock, SystemClock
 from recrawl.node.config.corpus_config import CorpusConfig
@@ -174,7 +175,8 @@ def _repair_lock(folder: Path) -> Iterator[None]:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise LockedError(f"{folder} is being repaired by another process") from error
-        for lock in (folder / "log" / "LOCK", *(folder / "store").glob("*/LOCK")):
+        own = folder / IN_USE_FILE, folder / "log" / "LOCK"
+        for lock in (*own, *(folder / "store").glob("*/LOCK")):
             pid = process_using(lock)
             if pid is not None:
                 raise LockedError(f"process {pid} is using {folder}; end it before the repair")

@@ -90,6 +90,8 @@ class Partition(NamedTuple):
     """Function that returns a new ledger after a failed append; None if the log has none."""
     n_partitions: int = 1
     """Number of partitions of the corpus, by which their stores share memory."""
+    begins_with_snapshot: bool = False
+    """Whether the log alone is not the whole partition: its pages came from other partitions."""
 
 
 def settings_event(settings: ShardSettings) -> SettingsSet:
@@ -404,7 +406,7 @@ def _find_start(
 ) -> tuple[Shard, SavedSnapshot | None] | None:
     """Return the shard to replay the log on: from a snapshot, or an empty one."""
     found = _newest_usable_snapshot(partition, first, end, is_reader=is_reader)
-    if found is None and first == 0:
+    if found is None and first == 0 and not partition.begins_with_snapshot:
         return initial_shard(partition.ledger), None
     return found
 
@@ -435,6 +437,13 @@ def _make_node(
 
 
 def _no_start_error(partition: Partition, first: int) -> RecoveryError:
+    if first == 0:
+        return RecoveryError(
+            f"partition {partition.number} cannot be recovered: no snapshot can be used, and the "
+            "log does not have the pages from before the number of partitions was changed. Check "
+            "whether the storage of snapshots.shared can be read, or restore the snapshots folder "
+            "from a backup."
+        )
     return RecoveryError(
         f"partition {partition.number} cannot be recovered: no snapshot can be used, and the log "
         f"begins at {first} instead of 0. Restore the snapshots folder from a backup."

@@ -97,3 +97,13 @@ def test_an_unknown_format_suggests_the_options_for_it(in_corpus: Recrawl, tmp_p
     assert ran.code == 1
     assert "--format NAME" in ran.err
     assert "--column NAME=FIELD" in ran.err
+
+
+def test_a_folder_in_which_a_worker_runs_is_not_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "FORMAT").write_text('{"ledger": "kafka"}')
+    address = "http://127.0.0.1:8377/v1/corpora/news"
+    monkeypatch.setattr(corpus_access, "address_of_user", lambda _: address)
+    with pytest.raises(click.ClickException, match=rf"instead of the folder: -C {address}$"):
+        corpus_access.open_to_change(tmp_path)
