@@ -44,6 +44,7 @@ from benchmarks import (
     power,
     price,
     reading,
+    resize,
     run_kills,
     samples,
     scale,
@@ -334,6 +335,13 @@ def _argument_parser() -> argparse.ArgumentParser:
         "--partitions", default="1,16,256", help="numbers of partitions, with commas between"
     )
     command.add_argument("--pages", type=float, default=1e5, help="number of pages")
+    command = commands.add_parser("resize", help=resize.__doc__)
+    command.add_argument("--pages", type=float, default=1e6)
+    command.add_argument("--partitions", type=int, nargs=2, default=(12, 16))
+    command.add_argument("--fetched", type=float, default=0.9, help="share of pages with a fetch")
+    command.add_argument(
+        "--rate", type=float, default=200.0, help="reports per second meanwhile; 0: none"
+    )
     command = commands.add_parser("peers", help=peers.__doc__)
     command.add_argument("--pages", type=float, default=1e6)
     command.add_argument("--rounds", type=int, default=3, help="number of runs of each case")
@@ -566,6 +574,13 @@ def _run_measurement(arguments: argparse.Namespace) -> object:  # noqa: PLR0911 
                 arguments.bootstrap,
                 [int(n) for n in arguments.partitions.split(",")],
                 int(arguments.pages),
+            )
+        case "resize":
+            return resize.measure(
+                n_pages=int(arguments.pages),
+                partitions=tuple(arguments.partitions),
+                fetched=arguments.fetched,
+                rate=arguments.rate,
             )
         case "peers":
             n_pages = int(arguments.pages)

@@ -41,6 +41,7 @@ from recrawl.shard.state.tables import (
 from recrawl.shard.state.words import number_of
 
 __all__ = [
+    "REMOVED_PAGE",
     "NewNumbers",
     "NewShard",
     "OldShard",
@@ -48,12 +49,13 @@ __all__ = [
     "divide_slots",
     "make_shard",
     "moved_pages",
+    "reorder_slots",
 ]
 
 I64 = NDArray[np.int64]
 
-# No generation of a slot reaches this number, so no page has it.
-_REMOVED_PAGE = 256 << 32
+REMOVED_PAGE = 256 << 32
+"""Number that no page has: no generation of a slot reaches it."""
 # Registers that count something of all pages, and are divided in proportion to pages.
 _COUNTS = (
     "n_ordered",
@@ -215,6 +217,31 @@ def make_shard(
     if any(old.tables.registers.n_to_reage[0] > 0 for old in olds):
         registers.n_to_reage[0] = n_slots
     return NewShard(tables, slots, orders)
+
+
+def reorder_slots(tables: Tables, new_slot: I64) -> Tables:
+    """Return the state of a new shard with its pages in other slots.
+
+    Parameters
+    ----------
+    tables
+        State of the shard, whose pages have no generation yet.
+    new_slot
+        New slot of each page.
+    """
+    if (new_slot == np.arange(new_slot.size)).all():
+        return tables
+    pages, leases = tables.pages, tables.leases
+    moved = zeros(Pages, pages.word.size)
+    for before, after in _columns(pages, moved):
+        after[new_slot] = before[: new_slot.size]
+    links = zeros(Links, tables.links.key.size)
+    source = np.arange(tables.sources.flags.size)
+    _place_links(tables.links, links, pages, new_slot, source)
+    is_there = (leases.stage != LeaseStage.EMPTY) & (leases.page < REMOVED_PAGE)
+    lease_page = leases.page.copy()
+    lease_page[is_there] = new_slot[lease_page[is_there]]
+    return tables._replace(pages=moved, links=links, leases=leases._replace(page=lease_page))
 
 
 class _Share(NamedTuple):
@@ -556,7 +583,7 @@ def moved_pages(page: I64, pages: Pages, new_slot: I64) -> I64:
     if new_slot.size:
         is_there &= (pages.generation[slot] == page >> 32) & (new_slot[slot] >= 0)
     moved = new_slot[slot] if new_slot.size else slot
-    return np.where(is_there, moved, _REMOVED_PAGE)
+    return np.where(is_there, moved, REMOVED_PAGE)
 
 
 def _copy_runs(tables: Tables, olds: Sequence[OldShard], shares: Sequence[_Share]) -> None:

@@ -96,6 +96,7 @@ from recrawl.store.resize.moved_feed import (
     old_feed,
     translate_places,
 )
+from recrawl.store.resize.written_slots import WrittenSlots
 from recrawl.store.state import State
 from recrawl.store.url_index import look_up_pages, put_in_buckets
 from recrawl.store.user_data import UserData, put_user_data, stored_user_data, user_data_in
@@ -187,6 +188,7 @@ class Store:
         self._records_read: dict[int, bytes | None] = {}
         self._has_fetch_urls = True
         self._singles = SingleUrls.unknown()
+        self._written: WrittenSlots | None = None
 
     @classmethod
     def open(
@@ -707,6 +709,8 @@ class Store:
         read = last_read if last_read[0] == self._n_writes else None
         # Incremented before and after, so that a concurrent look-up is not valid afterwards.
         self._n_writes += 1
+        if self._written is not None:
+            self._written.add(batch)
         net = net_pages(self._kv, batch)
         pages, rest = Writes(), Writes()
         state = self._state._replace(position=position)
@@ -939,6 +943,15 @@ class Store:
     def values(self) -> KeyValues:
         """Keys and values of the store, for `recrawl.store.resize`."""
         return self._kv
+
+    def watch_writes(self) -> WrittenSlots:
+        """Return an object that remembers which slots are written from now on."""
+        self._written = WrittenSlots()
+        return self._written
+
+    def read_names_of(self, page: PageArray) -> list[bytes | None]:
+        """Return the names of pages as `page_names_of`, without remembering them."""
+        return stored_urls(self._kv, page, self._singles)
 
     def complete(
         self,

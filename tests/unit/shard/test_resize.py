@@ -8,7 +8,15 @@ from numpy.typing import NDArray
 
 from recrawl.core.belief.codes import BeliefCodes, decode_beliefs
 from recrawl.shard import events as ev
-from recrawl.shard.resize import NewNumbers, NewShard, OldShard, divide_slots, make_shard
+from recrawl.shard.resize import (
+    REMOVED_PAGE,
+    NewNumbers,
+    NewShard,
+    OldShard,
+    divide_slots,
+    make_shard,
+    reorder_slots,
+)
 from recrawl.shard.shard import Shard
 from recrawl.shard.state.status import LeaseStage, PageStatus, Reason, Verdict
 from recrawl.shard.state.tables import Tables
@@ -345,3 +353,25 @@ def test_everything_after_the_end_of_the_log_is_void() -> None:
         buffer[piece.offset : piece.offset + piece.data.size] = piece.data
     restored, _ = Shard.restore(snapshot.manifest, buffer)
     assert restored.closed_for == (1, 4)
+
+
+def test_pages_have_everything_in_other_slots(story: Story, partition: I64) -> None:
+    parts, _ = split(story, partition, 4)
+    for part in parts:
+        tables, n_slots = part.tables, part.tables.registers.n_slots[0]
+        new_slot = np.random.default_rng(0).permutation(n_slots)
+        moved = reorder_slots(tables, new_slot)
+        for name, column in tables.pages._asdict().items():
+            found = getattr(moved.pages, name)
+            np.testing.assert_array_equal(found[new_slot], column[:n_slots], err_msg=name)
+            np.testing.assert_array_equal(found[n_slots:], column[n_slots:], err_msg=name)
+        expected = {(int(new_slot[slot]), k): row for (slot, k), row in links_of(tables).items()}
+        assert links_of(moved) == expected
+        page = tables.leases.page
+        used = tables.leases.stage != LeaseStage.EMPTY
+        known = used & (page != REMOVED_PAGE)
+        np.testing.assert_array_equal(moved.leases.page[known], new_slot[page[known]])
+        np.testing.assert_array_equal(moved.leases.page[~known], page[~known])
+        for name in ("groups", "sources", "limits", "priors", "registers"):
+            for before, after in zip(getattr(tables, name), getattr(moved, name), strict=True):
+                np.testing.assert_array_equal(before, after)

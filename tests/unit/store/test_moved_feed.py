@@ -12,9 +12,9 @@ import pytest
 
 from recrawl.store import Cursor, Store
 from recrawl.store.resize.moved_feed import (
+    FeedMerge,
     OldFeed,
     UnreadChangesError,
-    merge_feeds,
     moved_changes,
     old_feeds,
 )
@@ -50,7 +50,9 @@ def stores(tmp_path: Path) -> list[Store]:
     ]
     news = [Store.open(tmp_path / f"new{i}") for i in range(2)]
     about = OldFeed(3, (Cursor(10, 0), Cursor(10, 0)))
-    counts = merge_feeds(feeds, [new.values for new in news], [about])
+    merge = FeedMerge([new.values for new in news], len(feeds))
+    assert merge.add(feeds, [about])
+    counts = merge.finish([about])
     assert counts == [N_CHANGES] * 2
     for new, n_changes in zip(news, counts, strict=True):
         new.complete(new.batch(), 2, n_changes=n_changes, counts=None, curve_prior=None)
@@ -116,7 +118,9 @@ def move(
     present = OldFeed(generation, tuple(old.kept_from for old in olds))
     feeds_before = old_feeds([(old.values, old.first_change) for old in olds], present)
     news = [Store.open(folder / f"g{generation + 1}-{i}") for i in range(n_new)]
-    counts = merge_feeds(feeds, [new.values for new in news], feeds_before)
+    merge = FeedMerge([new.values for new in news], len(feeds))
+    assert merge.add(feeds, feeds_before)
+    counts = merge.finish(feeds_before)
     for new, n_changes in zip(news, counts, strict=True):
         new.complete(new.batch(), 2, n_changes=n_changes, counts=None, curve_prior=None)
     return news

@@ -33,8 +33,9 @@ def command(partitions: int, folder: Path, out: Output) -> None:
     again.
 
     A corpus in a folder must not be used by another process.  A corpus on Kafka gets a new topic,
-    and its workers go on with that; leases and writes wait meanwhile.  Run the command in a folder
-    that no running worker uses, with recrawl.toml and space for all partitions.
+    and its workers go on with that; leases and writes wait in the end, after most was copied.  Run
+    the command in a folder that no running worker uses, with recrawl.toml and space for all
+    partitions.
     """
     from recrawl.corpus import present_config, resize_corpus  # noqa: PLC0415
 
@@ -52,7 +53,9 @@ def command(partitions: int, folder: Path, out: Output) -> None:
     out.say(
         f"{count_text(resized.n_pages, 'page')} moved from {resized.partitions_before} to "
         f"{count_text(resized.partitions, 'partition')}, with "
-        f"{count_text(resized.n_orders, 'order')}, in {seconds_text(resized.pause_seconds)}."
+        f"{count_text(resized.n_orders, 'order')} that can still be reported.  Nothing could be "
+        f"written for {seconds_text(resized.pause_seconds)}"
+        + ("." if resized.topic is None else ", and until the workers have begun again.")
     )
     if resized.topic is not None:
         out.say(

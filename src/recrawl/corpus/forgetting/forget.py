@@ -10,6 +10,7 @@ The steps, of which an interruption may repeat any:
 """
 
 import os
+import shutil
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -38,6 +39,7 @@ from recrawl.corpus.forgetting.remains import (
 )
 from recrawl.errors import BackupError, LockedError
 from recrawl.ledger import Log, RocksLog
+from recrawl.node.durability.layout_switch import NEXT_LAYOUT
 from recrawl.node.durability.snapshotter import Snapshotter
 from recrawl.node.node import Node
 from recrawl.shard import PagesRemoved, event_of
@@ -170,6 +172,8 @@ class Forgetting:
     def _erase(
         self, forget: PendingForget, is_forgotten: IsForgotten, backups: Sequence[Path]
     ) -> Forgotten:
+        # What a `recrawl resize` has left that was interrupted; while this runs, none does.
+        shutil.rmtree(self._folder / NEXT_LAYOUT, ignore_errors=True)
         before = data_files(self._folder)
         if not forget.n_pages:
             # Recorded first: after an interruption there may be nothing left to count.

@@ -99,14 +99,17 @@ class PagePlaces:
     def of_slots(self, node: Node) -> NDArray[np.int64] | None:
         """Return the new partition of each slot with a page of a split host; None without any."""
         tables = node.shard.tables
-        split = node.shard.split_groups
-        if not self.homes or not tables.groups.n_pages[split].any():
+        # By name: while logs are followed, a part may know that a host is split before its home.
+        numbers = _known_groups(node, self.homes)
+        split = np.array([*numbers.values()], np.int64)
+        split = split[split < tables.groups.n_pages.size]
+        if not tables.groups.n_pages[split].any():
             return None
         n_slots = int(tables.registers.n_slots[0])
         partition = np.full(n_slots, -1, np.int64)
         group = tables.pages.group[:n_slots]
         is_split = np.isin(group, split)
-        for host, number in node.split_hosts().items():
+        for host, number in numbers.items():
             partition[group == number] = self.homes[host]  # if a page has no name
         for start in range(0, n_slots, _SLOTS_AT_ONCE):
             if not is_split[start : start + _SLOTS_AT_ONCE].any():

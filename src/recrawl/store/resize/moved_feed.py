@@ -20,8 +20,9 @@ their values no second row.
 import heapq
 import json
 import struct
+from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
@@ -33,11 +34,12 @@ from recrawl.store.changes import Cursor, place_of, url_of_change, with_numbers
 from recrawl.store.keys import CHANGE, META, PageArray, Writes
 
 __all__ = [
+    "MORE_MAY_COME",
+    "FeedMerge",
     "MovedChange",
     "OldFeed",
     "UnreadChangesError",
     "end_origins",
-    "merge_feeds",
     "moved_changes",
     "n_changes_read",
     "old_feed",
@@ -45,6 +47,8 @@ __all__ = [
     "translate_places",
 ]
 
+MORE_MAY_COME: Final = -1
+"""New partition of what stands for changes that may still come; see `moved_changes`."""
 _ORIGIN: Final = b"o"
 _END_OF_ORIGINS: Final = b"p"
 _KEY = struct.Struct(">cBHQI")
@@ -137,8 +141,14 @@ def moved_changes(
     partition: int,
     partitions_of: Callable[[pa.StringArray], NDArray[np.int64]],
     new_pages: Callable[[PageArray], PageArray],
+    *,
+    first: Cursor | None = None,
+    open_from_ms: int | None = None,
 ) -> Iterator[MovedChange]:
     """Yield the changes of an old partition; those without a URL only moved cursors.
+
+    If the log of the partition has not ended, the last one is no change: its new partition is
+    `MORE_MAY_COME`, and it stands for all changes that may still come.
 
     Parameters
     ----------
@@ -150,9 +160,16 @@ def moved_changes(
         Function that returns the new partitions of names of pages.
     new_pages
         Function that returns the new numbers of pages.
+    first
+        Place of the first change to yield; by default the beginning.
+    open_from_ms
+        Earliest time of a change that may still come; None if the log has ended.
     """
-    origins = _Origins.read(kv, _read_about(kv))
-    rows = kv.scan(CHANGE, _END_OF_CHANGES)
+    first = first or Cursor.parse(None)
+    # Those that were moved to this store are at position 0.
+    about = _read_about(kv) if first.position == 0 else None
+    origins = _Origins.read(kv, about)
+    rows = kv.scan(_change_key(*first), _END_OF_CHANGES)
     while chunk := list(islice(rows, _ROWS_AT_ONCE)):
         urls = [url_of_change(value) for _, value in chunk]
         if not all(urls):
@@ -161,13 +178,15 @@ def moved_changes(
         found = partitions_of(pa.array(urls, pa.binary()).cast(pa.string())).tolist()
         places = [place_of(key, value) for key, value in chunk]
         pages = new_pages(np.array([page for _, page, _ in places], np.int64)).tolist()
-        # Those that were moved to this store come first; the log has none at position 0.
+        # They come first; the log has none at position 0.
         earlier = origins.of_rows([place.row for place, *_ in places if place.position == 0])
         earlier += [()] * (len(places) - len(earlier))
         for (_, value), (place, _, at_ms), new, page, old_places in zip(
             chunk, places, found, pages, earlier, strict=True
         ):
             yield MovedChange(at_ms, partition, place, new, page, value, old_places)
+    if open_from_ms is not None:
+        yield MovedChange(open_from_ms, partition, first, MORE_MAY_COME, -1, b"")
 
 
 def old_feeds(stores: Sequence[tuple[KeyValues, Cursor]], present: OldFeed) -> list[OldFeed]:
@@ -185,6 +204,11 @@ def old_feeds(stores: Sequence[tuple[KeyValues, Cursor]], present: OldFeed) -> l
         about = _read_about(kv)
         if about is None:
             continue
+        if first_change == Cursor.parse(None):
+            for generation, kept in about.feeds:
+                before = firsts.get(generation, kept)
+                firsts[generation] = tuple(map(max, before, kept))
+            continue  # nothing was removed; the old places take long to read
         origins = _Origins.read(kv, about)
         n_removed = origins.row.size
         if first_change.position == 0:
@@ -201,43 +225,130 @@ def old_feeds(stores: Sequence[tuple[KeyValues, Cursor]], present: OldFeed) -> l
     return [*(OldFeed(*one) for one in sorted(firsts.items())), present]
 
 
-def merge_feeds(
-    feeds: Sequence[Iterator[MovedChange]], targets: Sequence[KeyValues], olds: Sequence[OldFeed]
-) -> list[int]:
-    """Write the changes of all old partitions into the new stores; return how many each has.
+class FeedMerge:
+    """Merges the change feeds of all old partitions into the new ones, also while they grow.
+
+    Each time it merges the changes whose place in the order is final: those before the earliest
+    one that may still come to any old partition.
 
     Parameters
     ----------
-    feeds
-        Changes of each old partition.
     targets
         Keys and values of each new store.
-    olds
-        Result of `old_feeds`.
+    n_olds
+        Number of old partitions.
     """
-    writes = [Writes() for _ in targets]
-    n_rows = [0] * len(targets)
-    generation = olds[-1].generation
-    # Changes of one instant stay in the order of their partitions and places: each feed has another
-    # partition, so nothing after it is compared.
-    for _, partition, place, new, page, value, origins in heapq.merge(*feeds):
-        row, one = n_rows[new], writes[new]
-        rows = _ROWS.pack(row, row)
-        one.keys += (_change_key(row), _origin_key(generation, partition, place))
-        one.values += (with_numbers(value, row, page), rows)
-        for origin in origins:
-            one.put(_origin_key(*origin), rows)
-        n_rows[new] += 1
-        if len(one.keys) >= 2 * _ROWS_AT_ONCE:
-            targets[new].write(one.keys, one.values)
-            writes[new] = Writes()
-    for kv, one, n_changes in zip(targets, writes, n_rows, strict=True):
-        kv.write(one.keys, one.values)
-        for feed in olds[:-1]:
-            for partition in range(len(feed.first)):
-                _set_smallest_rows(kv, feed.generation, partition)
-        kv.write([_ABOUT], [_encode_about(_About([*olds], n_changes))])
-    return n_rows
+
+    def __init__(self, targets: Sequence[KeyValues], n_olds: int) -> None:
+        self._targets = targets
+        self.next = [Cursor.parse(None)] * n_olds
+        """Place after the last merged change of each old partition."""
+        # The last of the merged changes in the order of time, partition and place.
+        self._last = (-1, -1, Cursor.parse(None))
+        # Page of each merged change, by new store.
+        self._pages = [array("q") for _ in targets]
+
+    @property
+    def n_rows(self) -> list[int]:
+        """Number of changes in each new store."""
+        return [len(pages) for pages in self._pages]
+
+    def clear(self) -> None:
+        """Remove everything from the new stores that was merged so far."""
+        for kv in self._targets:
+            for begin, end in ((CHANGE, _END_OF_CHANGES), (_ORIGIN, _END_OF_ORIGINS)):
+                kv.write([], [], delete_range=(begin, end))
+        self.next = [Cursor.parse(None)] * len(self.next)
+        self._last = (-1, -1, Cursor.parse(None))
+        self._pages = [array("q") for _ in self._targets]
+
+    def add(self, feeds: Sequence[Iterator[MovedChange]], olds: Sequence[OldFeed]) -> bool:
+        """Merge more changes; return False if one should have come before those merged already.
+
+        That happens if the time of a partition was set back.  Then everything must begin again.
+
+        Parameters
+        ----------
+        feeds
+            Changes of each old partition, from `next` on.
+        olds
+            Result of `old_feeds`.
+        """
+        heads = [next(feed, None) for feed in feeds]
+        for head in heads:
+            if head is not None and head.partition != self._last[1] and head[:3] < self._last:
+                return False
+        whole = [
+            feed if head is None else chain([head], feed)
+            for head, feed in zip(heads, feeds, strict=True)
+        ]
+        writes = [Writes() for _ in self._targets]
+        generation, has_origins = olds[-1].generation, False
+        # Changes of one instant stay in the order of their partitions and places: each feed has
+        # another partition, so nothing after it is compared.
+        for at_ms, partition, place, new, page, value, origins in heapq.merge(*whole):
+            if new == MORE_MAY_COME:
+                break
+            row, one = len(self._pages[new]), writes[new]
+            rows = _ROWS.pack(row, row)
+            one.keys += (_change_key(0, row), _origin_key(generation, partition, place))
+            one.values += (with_numbers(value, row, page), rows)
+            for origin in origins:
+                one.put(_origin_key(*origin), rows)
+                has_origins = True
+            self._pages[new].append(page)
+            self.next[partition] = Cursor(place.position, place.row + 1)
+            self._last = max(self._last, (at_ms, partition, place))
+            if len(one.keys) >= 2 * _ROWS_AT_ONCE:
+                self._targets[new].write(one.keys, one.values)
+                writes[new] = Writes()
+        for kv, one in zip(self._targets, writes, strict=True):
+            kv.write(one.keys, one.values)
+            # The rows that come later are larger, so they do not change these.
+            for feed in olds[:-1] if has_origins else ():
+                for partition in range(len(feed.first)):
+                    _set_smallest_rows(kv, feed.generation, partition)
+        return True
+
+    def renumber_pages(self, target: int, before: PageArray, after: PageArray) -> None:
+        """Set the numbers of pages in the changes of a new store.
+
+        Parameters
+        ----------
+        target
+            Number of the new store.
+        before, after
+            Numbers of pages until now, in ascending order, and their new ones.
+        """
+        pages = np.frombuffer(self._pages[target], np.int64) if self._pages[target] else before[:0]
+        row = np.flatnonzero(np.isin(pages, before))
+        if row.size == 0:
+            return
+        new = after[np.searchsorted(before, pages[row])].tolist()
+        del pages
+        kv = self._targets[target]
+        for begin in range(0, row.size, _ROWS_AT_ONCE):
+            some = row[begin : begin + _ROWS_AT_ONCE].tolist()
+            writes = Writes()
+            keys = [_change_key(0, one) for one in some]
+            numbers = new[begin : begin + _ROWS_AT_ONCE]
+            for one, key, value, page in zip(some, keys, kv.get_many(keys), numbers, strict=True):
+                assert value is not None
+                writes.put(key, with_numbers(value, one, page))
+                self._pages[target][one] = page
+            kv.write(writes.keys, writes.values)
+
+    def finish(self, olds: Sequence[OldFeed]) -> list[int]:
+        """Write what the new stores must know of the old feeds; return how many changes each has.
+
+        Parameters
+        ----------
+        olds
+            Result of `old_feeds`.
+        """
+        for kv, n_changes in zip(self._targets, self.n_rows, strict=True):
+            kv.write([_ABOUT], [_encode_about(_About([*olds], n_changes))])
+        return self.n_rows
 
 
 def _set_smallest_rows(kv: KeyValues, generation: int, partition: int) -> None:
@@ -257,8 +368,8 @@ def _set_smallest_rows(kv: KeyValues, generation: int, partition: int) -> None:
         kv.write(writes.keys, writes.values)
 
 
-def _change_key(row: int) -> bytes:
-    return struct.pack(">cQI", CHANGE, 0, row)
+def _change_key(position: int, row: int) -> bytes:
+    return struct.pack(">cQI", CHANGE, position, row)
 
 
 def _origin_key(generation: int, partition: int, place: Cursor) -> bytes:

@@ -1,5 +1,6 @@
 """``recrawl resize`` on a corpus whose log is in its folder."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -8,8 +9,16 @@ import recrawl
 from recrawl import Outcome
 from recrawl.corpus import CorpusConfig, resize_corpus
 from recrawl.corpus.leasing.old_handles import OldHandles
-from recrawl.errors import ChangesLost, ConfigError, CorpusError, LockedError, StorageError
+from recrawl.errors import (
+    ChangesLost,
+    ConfigError,
+    CorpusError,
+    LockedError,
+    RecoveryError,
+    StorageError,
+)
 from recrawl.node.durability.corpus_format import read_format
+from recrawl.node.durability.layout_switch import NEXT_LAYOUT
 from tests.manual_clock import ManualClock
 from tests.unit.corpus.resize.filled import SETTINGS, Filled, check, fill
 from tests.unit.corpus.resize.resize_program import run_until_killed
@@ -150,3 +159,34 @@ def test_old_handles_are_kept_in_a_file(tmp_path: Path) -> None:
     (tmp_path / "old-handles.npy").write_bytes(b"no numbers")
     with pytest.raises(StorageError, match="cannot be read"):
         OldHandles.load(tmp_path)
+
+
+def test_new_partitions_are_not_opened_without_their_first_snapshots(
+    filled: Filled, clock: ManualClock
+) -> None:
+    """Their logs begin with nothing: the pages came from the old ones."""
+    resize_corpus(filled.folder, 4)
+    snapshots = filled.folder / "snapshots"
+    snapshots.rename(filled.folder / "away")
+    shutil.rmtree(filled.folder / "store")
+    with pytest.raises(RecoveryError, match="the pages from before the number of partitions"):
+        recrawl.open(filled.folder, clock=clock)
+    shutil.rmtree(snapshots, ignore_errors=True)
+    (filled.folder / "away").rename(snapshots)
+    with recrawl.open(filled.folder, clock=clock) as corpus:
+        check(filled, corpus)
+
+
+def test_what_an_interrupted_change_has_copied_is_forgotten_with_a_page(
+    filled: Filled, clock: ManualClock
+) -> None:
+    def stop(step: str) -> None:
+        if step == "decide":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        resize_corpus(filled.folder, 4, on_step=stop)
+    assert (filled.folder / NEXT_LAYOUT / "store").exists()
+    with recrawl.open(filled.folder, clock=clock) as corpus:
+        corpus.forget([filled.pages[0]["url"]])
+    assert not (filled.folder / NEXT_LAYOUT).exists()

@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +11,20 @@ import pytest
 
 import recrawl
 from recrawl import Outcome
-from recrawl.corpus import CorpusConfig, present_config, resize_corpus
+from recrawl.corpus import Corpus, CorpusConfig, present_config, resize_corpus
 from recrawl.errors import ConfigError, CorpusError, PartitionClosed
+from recrawl.node.durability.corpus_format import read_format
+from recrawl.node.durability.shared_copies import SharedPartitions
 from tests.manual_clock import ManualClock
-from tests.unit.corpus.resize.filled import SETTINGS, URLS, Filled, check, fill
+from tests.unit.corpus.resize.filled import (
+    SETTINGS,
+    URLS,
+    Filled,
+    check,
+    fill,
+    hosts_of,
+    pages_of,
+)
 from tests.unit.corpus.resize.resize_program import run_until_killed
 
 pytestmark = pytest.mark.slow_without_jit
@@ -109,8 +121,129 @@ def test_it_can_be_killed_at_every_step(
     steps: list[str] = []
     while not run_until_killed(filled.folder, 3, steps):
         pass
-    wanted = {"close 0", "close 1", "create topic", "copied", "publish 2", "switch", "adopt"}
+    wanted = {"prepare", "send 2", "close 0", "close 1", "create topic", "copied", "publish 2"}
+    wanted |= {"switch", "adopt"}
     assert wanted <= {*steps}
+    with recrawl.open(filled.folder, config, clock=clock) as corpus:
+        check(filled, corpus)
+
+
+def test_what_workers_write_while_it_is_prepared_moves_as_well(
+    filled: Filled, config: CorpusConfig, clock: ManualClock, tmp_path: Path
+) -> None:
+    before: dict[str, Any] = {}
+    with recrawl.open(tmp_path / "worker", config, clock=clock) as worker:
+
+        def write(step: str) -> None:
+            clock.pass_seconds(10)
+            match step:
+                case "prepare":
+                    worker.add([f"https://h{i}.new.example/" for i in range(50)])
+                case "send 0":
+                    worker.remove(URLS[100:120])
+                    worker.add(URLS[40:50], doc_id=["again"] * 10)
+                case "send 1":
+                    orders = worker.lease(60, seconds=3_000)
+                    done = [Outcome(handle=one.handle, digest=b"new") for one in orders[:40]]
+                    worker.report(done)
+                case "close 0":
+                    worker.add(["https://h1.new.example/"], doc_id=["last"])
+                    before["pages"], before["hosts"] = pages_of(worker), hosts_of(worker)
+                    before["changes"] = changes_of(worker)
+
+        resized = resize_corpus(filled.folder, 3, on_step=write)
+    assert resized.n_pages == len(before["pages"])
+    with recrawl.open(tmp_path / "other", config, clock=clock) as corpus:
+        assert len(corpus.nodes) == 3
+        assert pages_of(corpus) == before["pages"]
+        assert hosts_of(corpus) == before["hosts"]
+        assert changes_of(corpus) == before["changes"]
+
+
+def changes_of(corpus: Corpus) -> list[tuple[int, str, str]]:
+    found = corpus.changes(limit=10_000)
+    return sorted((one.at_ms, str(one.url), str(one.what)) for one in found)
+
+
+def newest_epochs(config: CorpusConfig, folder: Path) -> set[int]:
+    """Return the epochs of the snapshots that workers begin with after a resize."""
+    format = read_format(folder)
+    assert format is not None
+    shared = SharedPartitions(config.snapshots)
+    found = [shared.of(format.corpus_id, i) for i in range(format.partitions)]
+    return {one.list_complete()[0].epoch for one in found if one is not None}
+
+
+def test_a_resumed_attempt_does_not_use_snapshots_of_an_earlier_one(
+    filled: Filled, config: CorpusConfig, clock: ManualClock, tmp_path: Path
+) -> None:
+    """Pages that were copied early may be in other slots."""
+    stop_before(filled.folder, "publish 2")
+    resize_corpus(filled.folder, 4)
+    assert newest_epochs(config, filled.folder) == {1}
+    with recrawl.open(filled.folder, config, clock=clock) as corpus:
+        check(filled, corpus)
+
+
+def test_two_attempts_at_the_same_time_do_not_mix(
+    filled: Filled, config: CorpusConfig, clock: ManualClock, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(filled.folder, other)
+
+    def stop_another(step: str) -> None:
+        if step == "send 1":
+            stop_before(other, "close 1")
+
+    resize_corpus(filled.folder, 4, on_step=stop_another)
+    assert newest_epochs(config, filled.folder) == {1}
+
+    with recrawl.open(filled.folder, config, clock=clock) as corpus:
+        check(filled, corpus)
+
+
+def test_an_attempt_that_is_overtaken_removes_its_snapshots(
+    filled: Filled, config: CorpusConfig, clock: ManualClock, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(filled.folder, other)
+
+    def overtake(step: str) -> None:
+        if step == "publish 0":
+            resize_corpus(other, 4)
+
+    with pytest.raises(CorpusError, match="meanwhile"):
+        resize_corpus(filled.folder, 4, on_step=overtake)
+    assert newest_epochs(config, other) == {1}
+    with recrawl.open(other, config, clock=clock) as corpus:
+        check(filled, corpus)
+
+
+def test_an_attempt_leaves_the_snapshots_of_one_that_finishes_first(
+    filled: Filled, config: CorpusConfig, clock: ManualClock, tmp_path: Path
+) -> None:
+    """It has begun later, and is about to publish its own when that one decides."""
+    other = tmp_path / "other"
+    shutil.copytree(filled.folder, other)
+    is_ready, goes_on = threading.Event(), threading.Event()
+
+    def wait(step: str) -> None:
+        if step == "switch":
+            is_ready.set()
+            assert goes_on.wait(300)
+
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(resize_corpus, filled.folder, 4, on_step=wait)
+        assert is_ready.wait(300)
+
+        def let_finish(step: str) -> None:
+            if step == "publish 0":
+                goes_on.set()
+                first.result()
+
+        with pytest.raises(CorpusError, match="meanwhile"):
+            resize_corpus(other, 4, on_step=let_finish)
+    assert newest_epochs(config, filled.folder) == {0}
     with recrawl.open(filled.folder, config, clock=clock) as corpus:
         check(filled, corpus)
 
