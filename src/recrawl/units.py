@@ -3,7 +3,14 @@
 import math
 from datetime import UTC, datetime
 
-__all__ = ["count_text", "instant_text", "number_text", "seconds_text", "share_text"]
+__all__ = [
+    "count_text",
+    "exact_instant_text",
+    "instant_text",
+    "number_text",
+    "seconds_text",
+    "share_text",
+]
 
 _MINUTE, _HOUR, _DAY = 60.0, 3_600.0, 86_400.0
 _MONTH, _YEAR = 365.25 / 12 * _DAY, 365.25 * _DAY
@@ -99,3 +106,17 @@ def instant_text(at_ms: float) -> str:
     except (OverflowError, OSError, ValueError):
         return "at no time"
     return at.strftime("%Y-%m-%d") if at_ms % 86_400_000 == 0 else at.strftime("%Y-%m-%d %H:%M")
+
+
+def exact_instant_text(at_ms: float) -> str:
+    """Return an instant with its second and its time zone, to compare it with others.
+
+    Examples
+    --------
+    >>> exact_instant_text(1_765_413_001_000)
+    '2025-12-11 00:30:01 UTC'
+    """
+    try:
+        return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    except (OverflowError, OSError, ValueError):
+        return "at no time"

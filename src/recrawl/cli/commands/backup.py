@@ -8,7 +8,7 @@ import click
 from recrawl.cli.support.corpus_access import corpus_option, value_errors_as_usage
 from recrawl.cli.support.examples import CommandExample, example_command
 from recrawl.cli.support.output import CHECK_FAILED, Output, output_option
-from recrawl.units import count_text
+from recrawl.units import count_text, exact_instant_text
 
 if TYPE_CHECKING:
     from recrawl.corpus import BackupCheck
@@ -91,11 +91,9 @@ def _check(dest: Path, out: Output) -> None:
 def _show(out: Output, one: "BackupCheck") -> None:
     if out.is_json:
         return
-    from datetime import UTC, datetime  # noqa: PLC0415
-
     when = "at an unknown time"
     if one.made_at_ms is not None:
-        when = f"{datetime.fromtimestamp(one.made_at_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+        when = exact_instant_text(one.made_at_ms)
     out.say(f"{one.name}  {when}  {count_text(one.n_files, 'file')}, {one.n_bytes:,} bytes")
     for problem in one.problems:
         out.say(f"  {problem}", style="bold red")

@@ -4,10 +4,11 @@ from pathlib import Path
 
 import click
 
+from recrawl.cli.support.corpus_access import prepare_kernels
 from recrawl.cli.support.examples import CommandExample, example_command
 from recrawl.cli.support.instants import instant_option
 from recrawl.cli.support.output import Output, output_option
-from recrawl.units import count_text, instant_text
+from recrawl.units import count_text, exact_instant_text
 
 __all__ = ["command"]
 
@@ -68,18 +69,32 @@ def command(source: Path, folder: Path, name: str | None, at_ms: int | None, out
 
 
 def _restore_at(source: Path, folder: Path, at_ms: int, out: Output) -> None:
+    prepare_kernels(source, n_bytes_input=None)
     from recrawl.corpus import restore_corpus_at  # noqa: PLC0415
 
     restored = restore_corpus_at(source, folder, at_ms)
+    n_snapshot_only = restored.n_snapshot_only
     out.row(restored._asdict())
+    at, reached = exact_instant_text(at_ms), exact_instant_text(restored.reached_ms)
+    if n_snapshot_only == restored.n_partitions:
+        when = (
+            f"at their last snapshots before {at}, because the topic no longer has the records "
+            f"after these; the oldest is of {reached}"
+        )
+    else:
+        when = f"at {at if n_snapshot_only else reached}"
     out.say(
-        f"{count_text(restored.n_partitions, 'partition')} restored as of "
-        f"{instant_text(restored.reached_ms)} UTC or later, with "
+        f"{count_text(restored.n_partitions, 'partition')} restored as they were {when}, with "
         f"{count_text(restored.n_records, 'record')} of the topic.  The log is in {folder}, so "
         "nothing you do there reaches the topic."
     )
-    if restored.n_snapshot_only:
+    if 0 < n_snapshot_only < restored.n_partitions:
         out.note(
-            f"The topic no longer has all records of {restored.n_snapshot_only:,} of them, which "
-            "are restored as of their snapshots."
+            f"{n_snapshot_only:,} of them are older, because the topic no longer has the records "
+            f"after their snapshots; the oldest is of {reached}."
+        )
+    elif n_snapshot_only == 0 and restored.reached_ms < at_ms:
+        out.note(
+            f"They are as of the last moment before {at} of which anything is left: the number of "
+            "partitions was changed then, and no snapshot of all new ones is from before that time."
         )

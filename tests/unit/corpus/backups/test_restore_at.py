@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +78,13 @@ def test_a_time_is_restored_from_a_snapshot_and_the_log(
         restored = restore_corpus_at(worked.folder, target, worked.at_ms[name])
         assert restored.n_snapshot_only == n_snapshot_only
         assert restored.reached_ms <= worked.at_ms[expected]
+        if n_snapshot_only == 0:
+            assert restored.reached_ms == restored.at_ms
         ends = worked.ends_now()
+        # A command that only reads sees the same.
+        with recrawl.open(target, clock=clock, read_only=True) as corpus:
+            found = pages_of(corpus)
+            assert [row["url"] for row in found] == [row["url"] for row in worked.pages[expected]]
         with recrawl.open(target, clock=clock) as corpus:
             found = pages_of(corpus)
             assert [row["url"] for row in found] == [row["url"] for row in worked.pages[expected]]
@@ -90,6 +97,46 @@ def test_a_time_is_restored_from_a_snapshot_and_the_log(
         assert worked.ends_now() == ends == worked.ends
     with recrawl.open(worked.folder, worked.config, clock=clock) as corpus:
         assert len(pages_of(corpus)) == len(worked.pages["zz"])
+
+
+@pytest.fixture
+def young(kafka_bootstrap: str, kafka_topic: str, tmp_path: Path, clock: ManualClock) -> Path:
+    """Folder of a corpus that has no snapshot yet."""
+    config = config_of(kafka_bootstrap, kafka_topic, str(tmp_path / "shared"), n_partitions=2)
+    with recrawl.open(tmp_path / "a", config, clock=clock) as corpus:
+        for name in "uv":
+            clock.pass_seconds(60)
+            corpus.add([f"https://h{i}.example/{name}" for i in range(7)])
+    assert not [*(tmp_path / "shared").glob("*/[01]/*")]
+    return tmp_path / "a"
+
+
+def test_what_the_log_alone_has_is_restored_and_can_be_exported(
+    young: Path, clock: ManualClock
+) -> None:
+    target = young.with_name("restored")
+    restored = restore_corpus_at(young, target, clock.wall_ms())
+    assert (restored.n_snapshot_only, restored.reached_ms) == (0, clock.wall_ms())
+    result = CliRunner().invoke(main, ["export", "-C", str(target)])
+    assert result.exit_code == 0, result.output
+    urls = {json.loads(line)["url"] for line in result.stdout.splitlines()}
+    assert urls == {f"https://h{i}.example/{name}" for i in range(7) for name in "uv"}
+    with recrawl.open(young, clock=clock) as corpus:
+        assert len(pages_of(corpus)) == 14
+
+
+def test_a_time_before_the_corpus_existed_is_refused_with_when_it_began(
+    young: Path, clock: ManualClock
+) -> None:
+    target = young.with_name("restored")
+    began_ms = clock.wall_ms() - 120_000
+    for at_ms in (began_ms - 1, began_ms - 5 * 86_400_000):
+        with pytest.raises(BackupError, match=r"did not exist at .*: it began at 2023-11-14 22:13"):
+            restore_corpus_at(young, target, at_ms)
+        assert not target.exists()
+    assert restore_corpus_at(young, target, began_ms).reached_ms == began_ms
+    with recrawl.open(target, clock=clock, read_only=True) as corpus:
+        assert pages_of(corpus) == []
 
 
 def test_a_restored_corpus_cannot_be_put_on_the_topic(
@@ -129,7 +176,7 @@ def test_damaged_snapshots_are_skipped_and_nothing_is_left_after_an_error(
         assert len(pages_of(corpus)) == len(worked.pages["zz"])
     with pytest.raises(BackupError, match="is not empty"):
         restore_corpus_at(worked.folder, target, worked.at_ms["zz"])
-    with pytest.raises(BackupError, match="no intact snapshot is from before"):
+    with pytest.raises(BackupError, match=r"no intact snapshot is from before .*oldest .* is of"):
         restore_corpus_at(worked.folder, tmp_path / "early", worked.at_ms["u"])
     for path in (tmp_path / "shared").rglob("chunks/*/*"):
         flip_byte(path)
@@ -155,11 +202,24 @@ def test_without_brokers_snapshots_are_restored(
 
 
 def test_the_command_says_what_was_restored(worked: Worked, tmp_path: Path) -> None:
-    at = "2023-11-14T22:30"
-    arguments = ["restore", str(worked.folder), str(tmp_path / "restored"), "--at", at]
-    result = CliRunner().invoke(main, [*arguments, "--no-json"])
-    assert result.exit_code == 0, result.output
-    assert "2 partitions restored as of 2023-11-14" in result.output
-    assert "nothing you do there reaches the topic" in " ".join(result.output.split())
+    def restore(at: str, name: str) -> str:
+        arguments = ["restore", str(worked.folder), str(tmp_path / name), "--at", at, "--no-json"]
+        result = CliRunner().invoke(main, arguments)
+        assert result.exit_code == 0, result.output
+        return " ".join(result.output.split())
+
+    def time_of(name: str) -> str:
+        return datetime.fromtimestamp(worked.at_ms[name] / 1000, UTC).isoformat()
+
+    said = restore(time_of("zz"), "whole")
+    assert (
+        f"2 partitions restored as they were at {time_of('zz')[:19].replace('T', ' ')} UTC" in said
+    )
+    assert "nothing you do there reaches the topic" in said
+    assert "snapshot" not in said
+    said = restore(time_of("xx"), "older")
+    assert "2 partitions restored as they were at their last snapshots before" in said
+    assert "the oldest is of 2023-11-14" in said
+    arguments = ["restore", str(worked.folder), str(tmp_path / "both"), "--at", "now"]
     result = CliRunner().invoke(main, [*arguments, "--name", "000001"])
     assert "give either --name or --at" in result.output
