@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from recrawl.cluster.api.credentials import rotate_cluster_keys
     from recrawl.cluster.resizing import resize_cluster
-    from recrawl.cluster.running import run_worker
+    from recrawl.cluster.running import check_worker_start, run_worker
     from recrawl.cluster.status import ClusterStatus, PartitionStatus
     from recrawl.cluster.view import ClusterView, open_view
 
@@ -23,6 +23,7 @@ __all__ = [
     "ClusterStatus",
     "ClusterView",
     "PartitionStatus",
+    "check_worker_start",
     "open_view",
     "resize_cluster",
     "rotate_cluster_keys",
@@ -32,7 +33,7 @@ __all__ = [
 _MODULES = {
     "recrawl.cluster.api.credentials": ("rotate_cluster_keys",),
     "recrawl.cluster.resizing": ("resize_cluster",),
-    "recrawl.cluster.running": ("run_worker",),
+    "recrawl.cluster.running": ("check_worker_start", "run_worker"),
     "recrawl.cluster.status": ("ClusterStatus", "PartitionStatus"),
     "recrawl.cluster.view": ("ClusterView", "open_view"),
 }

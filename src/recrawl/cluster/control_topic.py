@@ -9,7 +9,7 @@ had is lost then, so `BEGINS_ANEW` asks all workers to say again what they know.
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Final, Protocol, Self
 
@@ -22,7 +22,7 @@ from recrawl.ledger.kafka_errors import (
     raise_as_ledger_error,
     retry_while_transient,
 )
-from recrawl.ledger.kafka_topic import admin_of, client_settings_of
+from recrawl.ledger.kafka_topic import TopicMissing, admin_of, client_settings_of, list_topics
 
 # After kafka_errors, which raises a helpful ImportError if the package is missing.
 from confluent_kafka import (  # isort: skip
@@ -52,6 +52,8 @@ _MISSING_ERRORS: Final = frozenset(
         KafkaError._UNKNOWN_PARTITION,
     }
 )
+_UNLISTED_SECONDS_MAX: Final = 3.0
+_UNLISTED_LOOK_SECONDS: Final = 0.2
 _READ_MAX: Final = 10_000
 _CLOSE_SECONDS: Final = 3.0
 _TOPIC_SETTINGS: Final = {
@@ -115,8 +117,11 @@ class ControlTopic:
         consumer: Consumer,
         admin: AdminClient,
         replication: int | None,
+        *,
+        may_create: bool = True,
     ) -> None:
         self._topic = topic
+        self._may_create = may_create
         self._producer = producer
         self._consumer = consumer
         self._admin = admin
@@ -134,6 +139,7 @@ class ControlTopic:
         *,
         replication: int | None = None,
         client_settings: Mapping[str, Any] | None = None,
+        must_exist: Sequence[str] = (),
         seconds_max: float = 60.0,
     ) -> Self:
         """Open the topic, and create it if it does not exist.
@@ -148,6 +154,9 @@ class ControlTopic:
             Number of brokers that store a topic created here; None for the brokers' default.
         client_settings
             Additional settings of ``librdkafka``.
+        must_exist
+            Names of topics that must exist; if there are any, none is created, also not if somebody
+            deletes this one.
         seconds_max
             Time limit in seconds for creating it.
 
@@ -155,6 +164,8 @@ class ControlTopic:
         ------
         LedgerError
             The brokers do not answer, or refuse.
+        TopicMissing
+            A topic that must exist does not.
         """
         brokers = Brokers(bootstrap, seconds_max)
         settings = client_settings_of(brokers, client_settings or {})
@@ -165,14 +176,18 @@ class ControlTopic:
         brokers.ask_with(admin)
         try:
             with raise_as_ledger_error("the control topic cannot be found or created", brokers):
-                retry_while_transient(
-                    lambda seconds: _create_topic(admin, topic, replication, seconds), seconds_max
-                )
+                if must_exist:
+                    _check_topics(admin, must_exist, seconds_max)
+                else:
+                    retry_while_transient(
+                        lambda seconds: _create_topic(admin, topic, replication, seconds),
+                        seconds_max,
+                    )
                 consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
         except BaseException:
             consumer.close()
             raise
-        return cls(topic, producer, consumer, admin, replication)
+        return cls(topic, producer, consumer, admin, replication, may_create=not must_exist)
 
     def publish(self, key: str, value: bytes) -> None:
         """Send a message, and do not wait for it; see `ControlLog.publish`."""
@@ -236,7 +251,7 @@ class ControlTopic:
     def _create_again(self) -> None:
         """Begin to create the topic, unless that was done just now."""
         now = time.monotonic()
-        if now - self._created_at < _CREATE_SECONDS:
+        if not self._may_create or now - self._created_at < _CREATE_SECONDS:
             return
         self._created_at, self._starts_over = now, True
         LOGGER.warning("the topic %s does not exist, and is created again", self._topic)
@@ -267,9 +282,22 @@ def _is_there(error: BaseException) -> bool:
     )
 
 
+def _check_topics(admin: AdminClient, topics: Sequence[str], seconds_max: float) -> None:
+    """Raise `TopicMissing` unless all topics exist; a new one may be listed some moments late."""
+    give_up_at = time.monotonic() + _UNLISTED_SECONDS_MAX
+    while True:
+        listed = retry_while_transient(lambda seconds: list_topics(admin, seconds), seconds_max)
+        missing = next((one for one in topics if one not in listed), None)
+        if missing is None:
+            return
+        if time.monotonic() > give_up_at:
+            raise TopicMissing(f"the topic {missing} does not exist")
+        time.sleep(_UNLISTED_LOOK_SECONDS)
+
+
 def _create_topic(admin: AdminClient, topic: str, replication: int | None, seconds: float) -> None:
     """Create a topic unless it exists."""
-    if topic in admin.list_topics(timeout=seconds).topics:
+    if topic in list_topics(admin, seconds):
         return
     new = _new_topic(topic, replication)
     try:

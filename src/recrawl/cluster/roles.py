@@ -10,7 +10,7 @@ A decision is a function of what the worker knows.  If it knows wrong things, or
 differently, claims in the log still give each partition one owner; only time is lost.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, NamedTuple
@@ -22,10 +22,12 @@ __all__ = [
     "CLAIM_LAG_SECONDS_MAX",
     "LostClaims",
     "MoveKind",
+    "OwnershipNews",
     "PartitionMove",
     "UnownedPartitions",
     "WorkerState",
     "next_moves",
+    "partitions_text",
 ]
 
 CLAIM_LAG_SECONDS_MAX: Final = 1.0
@@ -34,10 +36,12 @@ CLAIM_LAG_SECONDS_MAX: Final = 1.0
 _READY_SECONDS_MAX: Final = 10.0
 # Time without an owner after which the standby claims a partition, although another worker should
 # own it: at first if that has no copy of it yet, and then in any case.
-_UNOWNED_SECONDS_MAX: Final = 2.0
+_UNOWNED_SECONDS_MAX: Final = 1.0
 _UNCLAIMED_SECONDS_MAX: Final = 6.0
 _WAIT_SECONDS_MIN: Final = 2.0
 _WAIT_SECONDS_MAX: Final = 60.0
+_NEWS_SECONDS: Final = 1.0
+_SHOWN_MAX: Final = 20
 # A claim that has held for this long was no mistake.
 _HELD_SECONDS: Final = 60.0
 
@@ -204,6 +208,58 @@ class UnownedPartitions:
         told.update(owned)
         self._since = {i: self._since.get(i, now) for i in range(n_partitions) if i not in told}
         return {i: now - since for i, since in self._since.items()}
+
+
+class OwnershipNews:
+    """What a worker says about the partitions that it has taken or given away.
+
+    Moves of one second are said together: a worker that begins takes dozens.
+    """
+
+    def __init__(self) -> None:
+        self._told: set[int] = set()
+        self._changed_at: float | None = None
+
+    def update(self, owned: Iterable[int], now: float, *, ends: bool = False) -> str | None:
+        """Return a sentence if the owned partitions have changed a second ago.
+
+        Parameters
+        ----------
+        owned
+            Partitions that the worker owns.
+        now
+            Time of a clock that never jumps, in seconds.
+        ends
+            Whether this is the last call, so that a change is said at once.
+        """
+        present = set(owned)
+        if present == self._told:
+            self._changed_at = None
+            return None
+        if self._changed_at is None:
+            self._changed_at = now
+        if now - self._changed_at < _NEWS_SECONDS and not ends:
+            return None
+        taken, given = sorted(present - self._told), sorted(self._told - present)
+        self._told, self._changed_at = present, None
+        what = [f"took {partitions_text(taken)}"] if taken else []
+        what += [f"gave away {partitions_text(given)}"] if given else []
+        return f"this worker {' and '.join(what)}; it now owns {partitions_text(sorted(present))}"
+
+
+def partitions_text(partitions: Sequence[int]) -> str:
+    """Return the numbers of partitions in words, at most twenty of them.
+
+    Parameters
+    ----------
+    partitions
+        Numbers, in order.
+    """
+    if not partitions:
+        return "no partition"
+    shown = ", ".join(map(str, partitions[:_SHOWN_MAX]))
+    rest = f" and {len(partitions) - _SHOWN_MAX} more" if len(partitions) > _SHOWN_MAX else ""
+    return f"partition{'s' if len(partitions) > 1 else ''} {shown}{rest}"
 
 
 @dataclass(slots=True)

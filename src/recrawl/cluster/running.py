@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -21,20 +22,22 @@ from recrawl.cluster.api.owners import TableOfOwners, owners_of, standbys_of
 from recrawl.cluster.api.receiving import ForwardedRequests
 from recrawl.cluster.api.worker_calls import WorkerCalls
 from recrawl.cluster.api.worker_metrics import read_cluster_metrics
-from recrawl.cluster.members.heartbeats import Heartbeat, check_address, check_name
+from recrawl.cluster.members.heartbeats import NAME_LENGTH_MAX, Heartbeat, check_address
 from recrawl.cluster.view import open_control
 from recrawl.cluster.worker import Worker
-from recrawl.corpus import Corpus, CorpusConfig, open_corpus
+from recrawl.corpus import Corpus, CorpusConfig, open_corpus, present_config
 from recrawl.errors import ConfigError, RecrawlError
+from recrawl.folder_lock import note_address
 from recrawl.messages.cluster_metrics import ClusterMetrics
 from recrawl.node.records import RECORDS_VERSION
 from recrawl.service import serve_corpora
 from recrawl.shard import RunBudgetSet
 
-__all__ = ["FREE_BYTES_MIN", "check_worker_config", "run_worker"]
+__all__ = ["FREE_BYTES_MIN", "check_worker_config", "check_worker_start", "run_worker"]
 
 logger = logging.getLogger(__name__)
 
+_NEW_NAME: Final = re.compile(rf"[A-Za-z0-9._-]{{1,{NAME_LENGTH_MAX}}}")
 _WATCH_SECONDS: Final = 2.0
 FREE_BYTES_MIN: Final = 1 << 30
 """Free space on the disk below which a worker gives its partitions to others."""
@@ -85,6 +88,63 @@ def check_worker_config(config: CorpusConfig) -> None:
         )
 
 
+def check_new_name(name: str) -> None:
+    """Raise `ValueError` for the name of a worker that begins, if it has other characters.
+
+    Names stand in logs, commands and labels of metrics.  Workers of earlier versions may have
+    others, which are read.
+    """
+    if not _NEW_NAME.fullmatch(name):
+        raise ValueError(
+            "the name of a worker (--worker-name) has 1 to 128 letters, digits, '.', '-' and '_', "
+            f"got {name!r:.200}"
+        )
+
+
+def check_worker_start(
+    folder: Path, *, worker: str, keys: Path, address: str | None = None, host: str = ""
+) -> ClusterKeys:
+    """Check what a worker is started with, without brokers; return the keys.
+
+    Parameters
+    ----------
+    folder
+        Folder with ``recrawl.toml``.
+    worker
+        Name of the worker.
+    keys
+        File of keys that all workers share.
+    address
+        URL at which other workers reach it; None for where it listens.
+    host
+        Address at which it listens.
+
+    Raises
+    ------
+    ConfigError
+        If a file cannot be used, or others could not reach the worker.
+    ValueError
+        If the name or the address is malformed.
+    """
+    check_new_name(worker)
+    if address is not None:
+        check_address(address)
+    elif _is_any_host(host):
+        raise ConfigError(
+            "this worker listens on all addresses of the machine (--host), so it must be given the "
+            "one at which other workers reach it, such as --address http://10.1.0.7:8377/"
+        )
+    shared_keys = ClusterKeys(keys)
+    config = present_config(folder)
+    if config.ledger.kind != "kafka":
+        raise ConfigError(
+            f'{folder / "recrawl.toml"} has ledger.kind = "{config.ledger.kind}", and a worker '
+            'needs "kafka": workers share the log'
+        )
+    check_worker_config(config)
+    return shared_keys
+
+
 def run_worker(
     folder: str | os.PathLike[str],
     *,
@@ -117,15 +177,9 @@ def run_worker(
     **serving
         Further arguments of `recrawl.service.serve_corpora`, such as ``host`` and ``port``.
     """
-    check_name(worker)
-    if address is not None:
-        check_address(address)
-    elif _is_any_host(str(serving.get("host", ""))):
-        raise ConfigError(
-            "this worker listens on all addresses of the machine (--host), so it must be given the "
-            "one at which other workers reach it, such as --address http://10.1.0.7:8377/"
-        )
-    shared_keys = ClusterKeys(keys)
+    shared_keys = check_worker_start(
+        Path(folder), worker=worker, keys=keys, address=address, host=str(serving.get("host", ""))
+    )
     identity = Heartbeat(
         worker=worker,
         instance="",
@@ -246,6 +300,7 @@ def _serve_layout(
                 hosts=corpus.split_hosts,
                 now_ms=corpus.now_ms,
                 can_own=_DiskSpace(folder).has_space,
+                key_ids=shared_keys.accepted_ids,
                 on_replaced=lambda: os.kill(os.getpid(), signal.SIGTERM),
                 on_members=lambda members: owners.replace(owners_of(members), standbys_of(members)),
             )
@@ -253,6 +308,7 @@ def _serve_layout(
             started.append(one)
             urls.append(url)
             watch.start()
+            note_address(folder, f"{url}v1/corpora/{name}")
             on_ready(url)
 
         def stop() -> None:
@@ -261,7 +317,10 @@ def _serve_layout(
                 # Nobody can take partitions that are closed.
                 is_left = watch.ended_server or one.leave()
                 if not is_left and not one.is_replaced:
-                    logger.warning("this worker ends, and no other has its partitions yet")
+                    logger.warning(
+                        "this worker ends, and no other has its partitions yet; everything is "
+                        "saved, and a worker that runs or starts later takes them"
+                    )
                 one.stop()
 
         try:

@@ -6,12 +6,20 @@ from dataclasses import dataclass
 from math import isnan
 from typing import Final
 
-from recrawl.cluster.budget.quotas import DEMAND_KEY, QUOTAS_KEY, DemandMessage, QuotaMessage
+from recrawl.cluster.budget.quotas import (
+    BUDGET_KEY,
+    DEMAND_KEY,
+    QUOTAS_KEY,
+    BudgetMessage,
+    DemandMessage,
+    QuotaMessage,
+)
 from recrawl.cluster.control_topic import ControlLog
 from recrawl.cluster.members.heartbeats import Heartbeat
 from recrawl.cluster.members.membership import GAP_SECONDS_MAX
 from recrawl.cluster.placement import PlacementRules
 from recrawl.cluster.presence import BEAT_SECONDS, heartbeat_of
+from recrawl.cluster.roles import partitions_text
 from recrawl.cluster.rules import OperatorRules
 from recrawl.units import seconds_text
 
@@ -54,6 +62,13 @@ class ClusterStatus:
     """Budget of all partitions together; None if the workers have not agreed on one yet."""
     price: float | None = None
     """Value that a fetch must reach in every partition; None if it is not known."""
+    is_budget_pending: bool = False
+    """Whether a budget was set that the workers have not divided yet."""
+
+    @property
+    def away(self) -> list[str]:
+        """Names of workers that are drained and do not run."""
+        return sorted({*self.rules.drained} - {one.worker for one in self.workers})
 
     @property
     def do_all_clocks_differ(self) -> bool:
@@ -71,18 +86,28 @@ class ClusterStatus:
         """What an operator should know, in sentences."""
         found = []
         if not self.workers:
-            found.append("No worker lives.")
+            found.append("No worker is running.")
         without_owner = [one.partition for one in self.partitions if one.owner is None]
         if without_owner and self.workers:
-            found.append(f"No worker owns partition {_numbers(without_owner)}.")
+            found.append(f"No worker owns {partitions_text(without_owner)}.")
         n_able = sum(one.can_own and not one.is_leaving for one in self.workers)
         alone = [one.partition for one in self.partitions if one.owner and not one.standbys]
         if alone and n_able > 1:
-            found.append(f"Partition {_numbers(alone)} has no standby yet.")
+            has = "have" if len(alone) > 1 else "has"
+            found.append(f"{partitions_text(alone).capitalize()} {has} no standby yet.")
         found += [
             f"{self._why_owner(one)}: its disk is full."
             for one in self.workers
-            if not one.can_own and one.reads_log and not one.clock_ahead_seconds
+            if not one.can_own
+            and one.reads_log
+            and not one.clock_ahead_seconds
+            and not one.has_other_keys
+        ]
+        found += [
+            f"{self._why_owner(one)}: the others have none of its cluster keys. Give it their file "
+            "of keys."
+            for one in self.workers
+            if one.has_other_keys
         ]
         if self.do_all_clocks_differ:
             found.append(
@@ -100,6 +125,11 @@ class ClusterStatus:
             for one in self.workers
             if not one.reads_log
         ]
+        if self.is_budget_pending and self.workers:
+            found.append(
+                "A new budget was set, and is not in use yet. If this stays so for a minute, the "
+                "worker that owns partition 0 does not divide it: see what it logs."
+            )
         versions = sorted({one.version for one in self.workers})
         if len(versions) > 1:
             found.append(f"Workers have different versions: {', '.join(versions)}.")
@@ -112,11 +142,6 @@ class ClusterStatus:
 def _difference(worker: Heartbeat) -> str:
     seconds = worker.clock_ahead_seconds
     return f"{seconds_text(abs(seconds))} {'ahead of' if seconds > 0 else 'behind'}"
-
-
-def _numbers(partitions: list[int]) -> str:
-    shown = ", ".join(map(str, partitions[:20]))
-    return shown if len(partitions) <= 20 else f"{shown} and {len(partitions) - 20} more"
 
 
 def observe_cluster(
@@ -172,6 +197,7 @@ def observe_cluster(
         rules=rules.placement,
         budget_per_second=None if spending.last is None else spending.last.budget.per_second,
         price=None if spending.last is None or isnan(spending.last.price) else spending.last.price,
+        is_budget_pending=spending.is_budget_pending,
     )
 
 
@@ -181,12 +207,22 @@ class _Spending:
     def __init__(self) -> None:
         self.last: QuotaMessage | None = None
         self.quotas: dict[int, float] = {}
+        self._set: BudgetMessage | None = None
+
+    @property
+    def is_budget_pending(self) -> bool:
+        """Whether a budget was set that the last record of quotas does not divide."""
+        return self._set is not None and (self.last is None or self.last.budget != self._set.budget)
 
     def hear(self, key: str, message: bytes) -> None:
         if key == QUOTAS_KEY:
             found = QuotaMessage.from_bytes(message)
             if found is not None and (self.last is None or found.id >= self.last.id):
                 self.last = found
+        elif key == BUDGET_KEY:
+            budget = BudgetMessage.from_bytes(message)
+            if budget is not None and (self._set is None or budget.order > self._set.order):
+                self._set = budget
         elif key.startswith(DEMAND_KEY):
             demand = DemandMessage.from_bytes(message)
             if demand is not None and demand.key == key:

@@ -11,24 +11,27 @@ from recrawl.cluster.rules import drain_message, pin_message
 from recrawl.cluster.status import ClusterStatus, observe_cluster
 from recrawl.corpus import CorpusConfig, present_config
 from recrawl.errors import ConfigError
+from recrawl.ledger.kafka_topic import TopicMissing
 
 __all__ = ["ClusterView", "open_control", "open_view"]
 
 _CONFIG_FILE: Final = "recrawl.toml"
 
 
-def open_control(config: CorpusConfig) -> ControlTopic:
+def open_control(config: CorpusConfig, *, create: bool = True) -> ControlTopic:
     """Open the control topic of a corpus.
 
     Parameters
     ----------
     config
         Configuration of the corpus.
+    create
+        Whether to create the topic if it does not exist.
 
     Raises
     ------
     ConfigError
-        If its log is not on Kafka.
+        If its log is not on Kafka, or a topic does not exist and must not be created.
     """
     ledger = config.ledger
     if ledger.kind != "kafka" or ledger.bootstrap is None or ledger.topic is None:
@@ -36,16 +39,24 @@ def open_control(config: CorpusConfig) -> ControlTopic:
             'a cluster needs a log on Kafka (ledger.kind = "kafka"), got ledger.kind = '
             f'"{ledger.kind}"'
         )
-    return ControlTopic.open(
-        ledger.bootstrap,
-        ledger.topic + CONTROL_SUFFIX,
-        replication=ledger.replication,
-        client_settings=ledger.client_settings,
-    )
+    topic = ledger.topic + CONTROL_SUFFIX
+    try:
+        return ControlTopic.open(
+            ledger.bootstrap,
+            topic,
+            replication=ledger.replication,
+            client_settings=ledger.client_settings,
+            must_exist=() if create else (ledger.topic, topic),
+        )
+    except TopicMissing as error:
+        raise ConfigError(
+            f"{error} at {ledger.bootstrap}.\nCheck ledger.topic and ledger.bootstrap; a worker "
+            "creates its topics when it starts."
+        ) from error
 
 
 def open_view(folder: str | os.PathLike[str]) -> "ClusterView":
-    """Open the cluster of a corpus, to look at it and to move partitions.
+    """Open the cluster of a corpus, to look at it and to move partitions; create no topics.
 
     Parameters
     ----------
@@ -56,7 +67,7 @@ def open_view(folder: str | os.PathLike[str]) -> "ClusterView":
     if not path.exists():
         raise ConfigError(f"{path} does not exist; it says where the brokers are")
     config = present_config(Path(folder))
-    return ClusterView(open_control(config), config.corpus.partitions)
+    return ClusterView(open_control(config, create=False), config.corpus.partitions)
 
 
 class ClusterView:

@@ -17,6 +17,7 @@ from typing import Final, Protocol
 from recrawl.cluster.budget.worker_quotas import OwnedQuotas, WorkerQuotas
 from recrawl.cluster.control_topic import BEGINS_ANEW, ControlLog
 from recrawl.cluster.members.heartbeats import Heartbeat
+from recrawl.cluster.members.key_agreement import has_other_keys
 from recrawl.cluster.members.membership import Members
 from recrawl.cluster.members.versions import UPGRADE_SECONDS, VersionToWrite
 from recrawl.cluster.placement import Place, PlacementRules, page_weight, place_partitions
@@ -24,6 +25,7 @@ from recrawl.cluster.presence import Presence
 from recrawl.cluster.roles import (
     LostClaims,
     MoveKind,
+    OwnershipNews,
     PartitionMove,
     UnownedPartitions,
     WorkerState,
@@ -131,6 +133,8 @@ class Worker:
         Function that returns the time of the corpus, in milliseconds since 1970.
     can_own
         Function that returns whether this machine can own partitions now.
+    key_ids
+        Function that returns the names of the cluster keys that this worker accepts.
     on_members
         Function that gets the workers that take part, at every look.
     on_replaced
@@ -158,6 +162,7 @@ class Worker:
         hosts: OwnedHosts | None = None,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         can_own: Callable[[], bool] = lambda: True,
+        key_ids: Callable[[], tuple[str, ...]] = tuple,
         on_members: Callable[[Members], None] = lambda _: None,
         on_replaced: Callable[[], None] = lambda: None,
         monotonic: Callable[[], float] = time.monotonic,
@@ -171,6 +176,8 @@ class Worker:
         self._n_partitions = n_partitions
         self._identity = identity
         self._can_own = can_own
+        self._key_ids = key_ids
+        self._has_other_keys = False
         self._on_members = on_members
         self._on_replaced: Callable[[], None] | None = on_replaced
         self._monotonic = monotonic
@@ -183,6 +190,7 @@ class Worker:
         self._lost = LostClaims()
         self._n_moves: Counter[tuple[MoveKind, str]] = Counter()
         self._unowned = UnownedPartitions()
+        self._news = OwnershipNews()
         self._busy: set[int] = set()
         self._ticking: set[int] = set()
         self._lock = threading.Lock()
@@ -219,6 +227,8 @@ class Worker:
             writes_version=self._version.number,
             reads_log=self._reads_log,
             clock_ahead_seconds=self._clock_ahead_seconds,
+            key_ids=self._key_ids(),
+            has_other_keys=self._has_other_keys,
         )
 
     def _hear(self, key: str, message: bytes) -> None:
@@ -271,7 +281,8 @@ class Worker:
             on_replaced()
         now = self._monotonic()
         self._compare_clocks()
-        self._is_able = self._reads_log and not self._clock_ahead_seconds and self._can_own()
+        self._compare_keys(members)
+        self._is_able = self._reads_log and self._agrees_with_others and self._can_own()
         self._choose_version(members, now)
         self._repeat_rules(members, now)
         self._place(members)
@@ -288,9 +299,22 @@ class Worker:
             )
             moves = next_moves(state, self._places, members)
             self._busy.update(move.partition for move in moves)
+        self._tell_news()
         for move in moves:
             executor = self._restores if move.kind is MoveKind.FOLLOW else self._claims
             executor.submit(self._make, move)
+
+    def _tell_news(self, *, ends: bool = False) -> None:
+        """Log which partitions this worker has taken or given away."""
+        # A command shows warnings by default, and an operator looks for these lines.
+        owned = self._corpus.owned_partitions()
+        if news := self._news.update(owned, self._monotonic(), ends=ends):
+            logger.warning("%s", news)
+
+    @property
+    def _agrees_with_others(self) -> bool:
+        """Whether this worker has the clock and a cluster key of most others."""
+        return not (self._clock_ahead_seconds or self._has_other_keys)
 
     def _compare_clocks(self) -> None:
         """Give partitions to others while the clock of this machine differs from most of them."""
@@ -311,6 +335,20 @@ class Worker:
             self._had_wrong_clock = False
             self._corpus.follow_clock()
             logger.warning("the clock of this machine agrees with those of the other workers now")
+
+    def _compare_keys(self, members: Members) -> None:
+        """Give partitions to others while most of them refuse what this worker forwards."""
+        before = self._has_other_keys
+        others = [one for one in members.present if one.worker != self.name]
+        owns_any = bool(self._corpus.owned_partitions())
+        self._has_other_keys = has_other_keys(self._key_ids(), others, owns_any=owns_any)
+        if self._has_other_keys and not before:
+            logger.error(
+                "most workers have none of the cluster keys of this one, and refuse what it "
+                "forwards, so it owns no partitions: give it their file of keys (--keys)"
+            )
+        elif before and not self._has_other_keys:
+            logger.warning("other workers have the cluster keys of this one now")
 
     def _choose_version(self, members: Members, now: float) -> None:
         """Write the newest version of records that all workers read."""
@@ -343,7 +381,7 @@ class Worker:
         """Compute the places again, if what they follow from has changed."""
         weights = [page_weight(self.presence.n_pages_of(i)) for i in range(self._n_partitions)]
         unable = {one.worker for one in members.present if not one.can_own}
-        if self._clock_ahead_seconds:
+        if not self._agrees_with_others:
             unable.add(self.name)  # before the others know
         decided = self._rules.placement
         rules = PlacementRules(decided.pins, frozenset({*decided.drained, *unable}))
@@ -424,7 +462,8 @@ class Worker:
         except PartitionAway:
             pass  # it was moved meanwhile
         except (RecrawlError, OSError) as error:
-            logger.warning("partition %d: %s", partition, error)
+            text, name = str(error), f"partition {partition}"
+            logger.warning("%s", text if text.startswith(f"{name} ") else f"{name}: {text}")
         finally:
             with self._lock:
                 self._ticking.discard(partition)
@@ -516,4 +555,5 @@ class Worker:
             thread.join()
         for executor in (self._restores, self._claims, self._ticks):
             executor.shutdown(cancel_futures=True)
+        self._tell_news(ends=True)
         self.presence.stop(says_goodbye=says_goodbye)

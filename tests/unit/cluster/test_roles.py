@@ -8,10 +8,12 @@ from recrawl.cluster.placement import Place
 from recrawl.cluster.roles import (
     LostClaims,
     MoveKind,
+    OwnershipNews,
     PartitionMove,
     UnownedPartitions,
     WorkerState,
     next_moves,
+    partitions_text,
 )
 from recrawl.cluster.rules import OperatorRules, drain_message, pin_message
 from recrawl.messages.partitions import OwnedPartition
@@ -131,8 +133,8 @@ def test_a_standby_claims_what_nobody_owns_until_the_owner_has_restored_it() -> 
         has_it = state(standbys={0: 0.1}, unowned={0: seconds})
         return next_moves(has_it, [place], members(you))
 
-    assert moves(1.9, restarted) == []
-    assert moves(2.0, restarted) == claim
+    assert moves(0.9, restarted) == []
+    assert moves(1.0, restarted) == claim
     assert moves(5.9, ready) == []  # the owner is about to claim it
     assert moves(6.0, ready) == claim
     far = state(standbys={0: 1.1}, unowned={0: 60.0})
@@ -147,8 +149,8 @@ def test_a_copy_without_a_place_is_claimed_if_there_is_no_other() -> None:
         has_it = state(standbys={0: 0.1}, unowned={0: seconds})
         return next_moves(has_it, [NOT_MINE], members(*others))
 
-    assert moves(1.9, owner, standby) == []
-    assert moves(2.0, owner, standby) == claim
+    assert moves(0.9, owner, standby) == []
+    assert moves(1.0, owner, standby) == claim
     has_copy: dict[str, Any] = {"standby_seconds": {0: 0.2}}
     assert moves(60.0, owner, heartbeat("they", **has_copy)) == []  # it stands in
     assert moves(60.0, heartbeat("you", **has_copy), standby) == []
@@ -170,3 +172,24 @@ def test_a_partition_is_unowned_if_nobody_tells_otherwise() -> None:
     assert unowned.update(3, (), leaving, 12.0) == {2: 2.0}
     assert unowned.update(3, (), members(is_frozen=True), 13.0) == {}
     assert unowned.update(3, (0, 1), members(), 14.0) == {2: 0.0}
+
+
+def test_moves_of_a_second_are_told_together() -> None:
+    news = OwnershipNews()
+    assert news.update([], 0.0) is None
+    assert news.update([3], 1.0) is None
+    assert news.update([3, 0, 5], 1.9) is None
+    assert news.update([3, 0, 5], 2.0) == (
+        "this worker took partitions 0, 3, 5; it now owns partitions 0, 3, 5"
+    )
+    assert news.update([3, 0, 5], 9.0) is None
+    assert news.update([0, 7], 10.0) is None
+    assert news.update([0, 3, 5], 10.5) is None  # they came back
+    assert news.update([0, 7], 20.0) is None
+    assert news.update([0, 7], 21.0) == (
+        "this worker took partition 7 and gave away partitions 3, 5; it now owns partitions 0, 7"
+    )
+    assert news.update([], 22.0, ends=True) == (
+        "this worker gave away partitions 0, 7; it now owns no partition"
+    )
+    assert partitions_text(range(22)).endswith("18, 19 and 2 more")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from recrawl.cluster import running
+from recrawl.cluster import rotate_cluster_keys, running
 from recrawl.cluster.members.heartbeats import Heartbeat
 from recrawl.corpus import CorpusConfig
 from recrawl.errors import ConfigError
@@ -70,7 +70,7 @@ class Process:
         patch(os, "kill", self.kill)
         for name in ("open_control", "ClusterCorpus", "WorkerCalls", "ForwardedRequests"):
             patch(running, name, lambda *_, **__: None)
-        keys: Any = None
+        keys: Any = SimpleNamespace(accepted_ids=tuple)
         return running._serve_layout(Path("a"), IDENTITY, keys, "corpus", lambda _: None)
 
 
@@ -154,11 +154,42 @@ def test_a_share_of_0_holds_no_hosts_out() -> None:
 
 def test_others_must_be_able_to_reach_a_worker(tmp_path: Path) -> None:
     keys = tmp_path / "cluster.keys"
+    rotate_cluster_keys(keys, 1)
     for host in ("0.0.0.0", "::"):
         with pytest.raises(ConfigError, match=r"such as --address http://10\.1\.0\.7:8377/"):
             running.run_worker(tmp_path, worker="a", keys=keys, host=host)
     with pytest.raises(ValueError, match=r"got '10\.1\.0\.7:8377'"):
         running.run_worker(tmp_path, worker="a", keys=keys, host="::", address="10.1.0.7:8377")
+
+
+def test_what_a_worker_is_started_with_is_checked_and_named(tmp_path: Path) -> None:
+    keys = tmp_path / "cluster.keys"
+
+    def check(match: str) -> None:
+        with pytest.raises(ConfigError, match=match):
+            running.check_worker_start(tmp_path, worker="a", keys=keys)
+
+    check(r"the cluster keys in \S+/cluster\.keys cannot be read: .*\n.*rotate-keys")
+    keys.write_text("\nsecret\n")
+    check(r"line 2 of \S+/cluster\.keys is not a cluster key\.\nCopy the file .*rotate-keys")
+    keys.write_text("\n")
+    check(r"\S+/cluster\.keys must have 1 to 16 keys, got 0\.\nCopy the file")
+    keys.unlink()
+    rotate_cluster_keys(keys, 1)
+    toml = tmp_path / "recrawl.toml"
+    toml.write_text("")
+    check(r'recrawl\.toml has ledger\.kind = "rocksdb", and a worker needs "kafka"')
+    toml.write_text('[ledger]\nkind = "kafka"\nbootstrap = "k:9092"\ntopic = "t"\n')
+    check(r"set snapshots\.shared")
+    toml.write_text(toml.read_text() + '[snapshots]\nshared = "s3://bucket"\n')
+    assert running.check_worker_start(tmp_path, worker="a", keys=keys).sign("m", 2)
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a/b", "é", "a" * 129, "a\n"])
+def test_a_worker_begins_with_a_name_of_plain_characters(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ValueError, match=r"letters, digits, '\.', '-' and '_', got"):
+        running.run_worker(tmp_path, worker=name, keys=tmp_path / "none")
+    running.check_new_name("web-3.example_1")
 
 
 def test_a_disk_that_was_full_needs_twice_the_space(

@@ -3,7 +3,14 @@
 from dataclasses import replace
 from math import nan
 
-from recrawl.cluster.budget.quotas import QUOTAS_KEY, DemandMessage, QuotaMessage, RecordId
+from recrawl.cluster.budget.quotas import (
+    BUDGET_KEY,
+    QUOTAS_KEY,
+    BudgetMessage,
+    DemandMessage,
+    QuotaMessage,
+    RecordId,
+)
 from recrawl.cluster.members.heartbeats import Heartbeat
 from recrawl.cluster.rules import drain_message
 from recrawl.cluster.status import ClusterStatus, observe_cluster
@@ -77,7 +84,7 @@ def test_connecting_may_take_longer_than_listening() -> None:
 
 def test_a_topic_without_workers_is_read_for_ten_seconds() -> None:
     topic = Topic([], [])
-    assert topic.observe().problems == ["No worker lives."]
+    assert topic.observe().problems == ["No worker is running."]
     assert 10 <= topic.now < 11
 
 
@@ -107,6 +114,33 @@ def test_budget_price_and_quotas_are_what_the_workers_said_last() -> None:
     assert (status.budget_per_second, status.price) == (10.0, 0.5)
     assert [one.quota_per_second for one in status.partitions] == [None, 6.0]
     assert Topic([record(1, nan)], beats).observe().price is None
+
+
+def test_a_budget_that_is_not_divided_is_a_problem() -> None:
+    def set_budget(revision: int, per_second: float) -> tuple[str, bytes]:
+        budget = Budget(per_second=per_second, period_seconds=1.0)
+        return BUDGET_KEY, BudgetMessage(revision=revision, budget=budget).to_bytes()
+
+    def is_pending(*kept: tuple[str, bytes]) -> bool:
+        status = Topic([*kept], [heartbeat("a", 0, 1)]).observe()
+        return any("is not in use yet" in problem for problem in status.problems)
+
+    budget = Budget(per_second=10.0, period_seconds=1.0)
+    record = QuotaMessage(id=RecordId(1, 1), budget=budget, price=1, per_second=(4, 6), most=(4, 6))
+    divided = QUOTAS_KEY, record.to_bytes()
+    assert not is_pending()
+    assert not is_pending(divided)
+    assert not is_pending(divided, set_budget(1, 10.0))
+    assert is_pending(set_budget(1, 10.0))
+    assert is_pending(set_budget(2, 20.0), divided, set_budget(1, 10.0))
+
+
+def test_several_partitions_are_named_in_one_sentence() -> None:
+    owners = [heartbeat("a", 1, 3), heartbeat("b")]
+    assert Topic([], owners).observe(5).problems == [
+        "No worker owns partitions 0, 2, 4.",
+        "Partitions 1, 3 have no standby yet.",
+    ]
 
 
 def test_why_a_worker_cannot_own_partitions() -> None:

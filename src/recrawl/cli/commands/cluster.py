@@ -5,19 +5,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from recrawl.cli.support.corpus_access import corpus_option, value_errors_as_usage
 from recrawl.cli.support.examples import CommandExample, example_command
-from recrawl.cli.support.output import Output, output_option
+from recrawl.cli.support.output import Output, output_option, print_log_messages
 from recrawl.units import seconds_text
 
 if TYPE_CHECKING:
-    from recrawl.cluster import ClusterView
+    from recrawl.cluster import ClusterStatus, ClusterView
 
 __all__ = ["command"]
+
+_PRICE_SHOWN_MIN: Final = 0.001
 
 
 @click.group("cluster")
@@ -29,6 +31,7 @@ def command() -> None:
 def _open_view(folder: Path) -> "Iterator[ClusterView]":
     from recrawl.cluster import open_view  # noqa: PLC0415
 
+    print_log_messages()
     with value_errors_as_usage(), open_view(folder) as view:
         yield view
 
@@ -55,6 +58,22 @@ def show_status(folder: Path, out: Output) -> None:
                 "is_leaving": worker.is_leaving,
                 "can_own": worker.can_own,
                 "is_drained": worker.worker in status.rules.drained,
+                "is_away": False,
+            }
+        )
+    for name in status.away:
+        out.row(
+            {
+                "worker": name,
+                "address": "",
+                "zone": "",
+                "version": "",
+                "owned": [],
+                "standbys": [],
+                "is_leaving": False,
+                "can_own": False,
+                "is_drained": True,
+                "is_away": True,
             }
         )
     for one in status.partitions:
@@ -85,11 +104,13 @@ def show_status(folder: Path, out: Output) -> None:
                     reads_log=worker.reads_log,
                     can_own=worker.can_own,
                     clock_problem=clock_problem if worker.clock_ahead_seconds else "",
+                    has_other_keys=worker.has_other_keys,
                     is_drained=worker.worker in status.rules.drained,
                 ),
             )
             for worker in status.workers
-        ],
+        ]
+        + [(name, "-", "-", "-", 0, 0, "drained, away") for name in status.away],
     )
     out.say()
     out.table(
@@ -109,8 +130,9 @@ def show_status(folder: Path, out: Output) -> None:
         ],
     )
     if status.budget_per_second is not None:
-        price = "not known yet" if status.price is None else f"{status.price:.3g}"
-        out.say(f"Budget: {_rate_text(status.budget_per_second)}.  Price: {price}.")
+        out.say(
+            f"Budget: {_rate_text(status.budget_per_second)}.  Price: {_price_text(status.price)}."
+        )
         out.row({"budget_per_second": status.budget_per_second, "price": status.price})
     for problem in status.problems:
         out.say(problem)
@@ -120,38 +142,77 @@ def show_status(folder: Path, out: Output) -> None:
 
 
 def _rate_text(per_second: float | None) -> str:
-    """Return a rate in a unit of time in which it is easy to read."""
+    """Return a rate per hour, like all others, so that they can be compared."""
     if per_second is None:
         return "-"
     if per_second == inf:
         return "unlimited"
-    if per_second >= 1:
-        return f"{per_second:,.3g}/s" if per_second < 1_000 else f"{per_second:,.0f}/s"
-    return f"{3600 * per_second:.3g}/h"
+    per_hour = 3600 * per_second
+    return f"{per_hour:,.0f}/h" if per_hour >= 100 else f"{per_hour:.3g}/h"
+
+
+def _price_text(price: float | None) -> str:
+    """Return what a fetch must save, in the words of `recrawl stats`."""
+    if price is None:
+        return "not known yet"
+    seconds = seconds_text(price) if price >= _PRICE_SHOWN_MIN else "less than 0.001 s"
+    return f"{seconds} of staleness that a fetch must save"
 
 
 def _remark(
-    *, is_leaving: bool, reads_log: bool, can_own: bool, clock_problem: str, is_drained: bool
+    *,
+    is_leaving: bool,
+    reads_log: bool,
+    can_own: bool,
+    clock_problem: str,
+    has_other_keys: bool,
+    is_drained: bool,
 ) -> str:
     if is_leaving:
-        return "ends"
+        return "is stopping"
     if not reads_log:
         return "too old"
     if clock_problem:
         return clock_problem
+    if has_other_keys:
+        return "other keys"
     if not can_own:
         return "disk full"
     return "drained" if is_drained else ""
 
 
+_absent_option = click.option(
+    "--absent", is_flag=True, help="Also if the worker does not run now; it may start later."
+)
+
+
+def _check_runs(worker: str, status: "ClusterStatus") -> None:
+    """Raise unless a worker takes part."""
+    names = [one.worker for one in status.workers]
+    if worker not in names:
+        others = f"; these are: {', '.join(names)}" if names else ""
+        raise click.ClickException(
+            f"the worker {worker} is not running{others}.\nNothing was changed.  If it is down "
+            "and you mean it, use --absent."
+        )
+
+
 @example_command("drain", examples=(CommandExample("recrawl cluster drain web3", is_run=False),))
 @click.argument("worker")
 @click.option("--undo", is_flag=True, help="Give it partitions again.")
+@_absent_option
 @corpus_option
 @output_option
-def drain(worker: str, undo: bool, folder: Path, out: Output) -> None:
-    """Take all partitions from a worker, without a gap.  It goes on to answer requests."""
+def drain(worker: str, undo: bool, absent: bool, folder: Path, out: Output) -> None:
+    """Take all partitions from a worker, without a gap.  It goes on to answer requests.
+
+    Listens to the workers for some seconds first.  Exits with 1 if the worker does not run.
+    """
     with _open_view(folder) as view:
+        if not absent:
+            status = view.observe()
+            if not (undo and worker in status.rules.drained):
+                _check_runs(worker, status)
         view.drain(worker, is_drained=not undo)
     out.row({"worker": worker, "is_drained": not undo})
     out.say(
@@ -165,13 +226,21 @@ def drain(worker: str, undo: bool, folder: Path, out: Output) -> None:
 @click.argument("partition", type=click.IntRange(0))
 @click.argument("worker", required=False)
 @click.option("--undo", is_flag=True, help="Let the partition go to any worker again.")
+@_absent_option
 @corpus_option
 @output_option
-def pin(partition: int, worker: str | None, undo: bool, folder: Path, out: Output) -> None:
-    """Give a partition to a worker for as long as that takes part."""
+def pin(
+    partition: int, worker: str | None, undo: bool, absent: bool, folder: Path, out: Output
+) -> None:
+    """Give a partition to a worker for as long as that takes part.
+
+    Listens to the workers for some seconds first.  Exits with 1 if the worker does not run.
+    """
     if (worker is None) != undo:
         raise click.UsageError("give a worker, or --undo.")
     with _open_view(folder) as view:
+        if worker is not None and not absent:
+            _check_runs(worker, view.observe())
         view.pin(partition, worker)
     out.row({"partition": partition, "worker": worker})
     out.say(

@@ -161,7 +161,9 @@ def _show_plan_of_server(
         out.row({"part": "target", "target": text, **answer})
         out.say(answer["words"])
     out.say(
-        "The tables by budget, kind and host are shown on the machine of the server.", style="dim"
+        "The tables by budget, kind and host need the folder of a corpus in one process; a cluster "
+        "has no such folder.",
+        style="dim",
     )
     if any(answer["verdict"] not in _REACHED for answer in answers):
         click.get_current_context().exit(CHECK_FAILED)

@@ -28,7 +28,13 @@ from recrawl.cli.support.corpus_access import (
 )
 from recrawl.cli.support.examples import CommandExample, example_command
 from recrawl.cli.support.instants import duration_option
-from recrawl.cli.support.output import CHECK_FAILED, Output, output_option
+from recrawl.cli.support.output import (
+    CHECK_FAILED,
+    Output,
+    output_option,
+    print_log_messages,
+    print_log_times,
+)
 from recrawl.corpus import is_compiled
 from recrawl.errors import RecrawlError
 from recrawl.units import seconds_text
@@ -176,6 +182,7 @@ def command(
             f'`recrawl run` needs {missing[0]}. Install it with: pip install "recrawl[run]"'
         )
     given = [_complete_url(url) for url in urls]
+    print_log_times()
     if isinstance(folder, str):
         _work(folder, given, options, out)
         return
@@ -229,6 +236,7 @@ def _work(url: str, given: Sequence[str], options: dict[str, Any], out: Output) 
         lock_worker_folder,
     )
 
+    print_log_messages()
     progress = _make_progress(out)
     folder, lock = lock_worker_folder(url, options["worker_folder"])
     # The crawl itself says that the server is away, and repeats its calls and their rows.

@@ -10,6 +10,7 @@ from typing import Any, Final
 import click
 
 from recrawl.cli.support.corpus_access import (
+    check_folder,
     check_server_packages,
     corpus_option,
     open_to_change,
@@ -18,13 +19,14 @@ from recrawl.cli.support.corpus_access import (
 )
 from recrawl.cli.support.examples import CommandExample, example_command
 from recrawl.cli.support.instants import duration_option
-from recrawl.cli.support.output import Output, output_option
+from recrawl.cli.support.output import Output, output_option, print_log_times
 from recrawl.cli.support.serving import (
     SERVER_PACKAGES,
     listening_options,
     read_dashboard_option,
 )
-from recrawl.corpus import is_compiled
+from recrawl.corpus import is_compiled, is_log_remote
+from recrawl.folder_lock import note_address
 
 __all__ = ["command"]
 
@@ -128,12 +130,16 @@ def command(
         raise click.UsageError(
             "--workers must be 1: one process owns a corpus, and serves many clients at a time."
         )
+    print_log_times()
     check_server_packages(SERVER_PACKAGES)
     if serving["is_traced"] and importlib.util.find_spec("opentelemetry") is None:
         raise click.ClickException(
             '--opentelemetry needs its packages.\nRun `pip install "recrawl[opentelemetry]"`.'
         )
     folders = _folders_by_name(corpora, folder)
+    for one in folders.values():
+        if is_log_remote(one):
+            check_folder(one)
     _check_address(host, serving["port"])
     is_short = for_seconds is not None and for_seconds <= _SHORT_SECONDS
     n_bytes_input = 0 if is_short and not is_compiled("serve") else None
@@ -160,6 +166,7 @@ def command(
 
         def say_ready(url: str) -> None:
             for name in opened:
+                note_address(folders[name], f"{url}v1/corpora/{name}")
                 out.row({"corpus": name, "url": f"{url}v1/corpora/{name}"})
                 out.say(f"Serving {url}v1/corpora/{name}")
             if has_dashboard:

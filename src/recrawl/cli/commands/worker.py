@@ -7,6 +7,7 @@ from typing import Any, Final
 import click
 
 from recrawl.cli.support.corpus_access import (
+    check_folder,
     check_server_packages,
     corpus_option,
     prepare_kernels,
@@ -14,7 +15,12 @@ from recrawl.cli.support.corpus_access import (
 )
 from recrawl.cli.support.examples import CommandExample, example_command
 from recrawl.cli.support.instants import duration_option
-from recrawl.cli.support.output import Output, output_option, print_log_messages
+from recrawl.cli.support.output import (
+    Output,
+    output_option,
+    print_log_messages,
+    print_log_times,
+)
 from recrawl.cli.support.serving import (
     SERVER_PACKAGES,
     listening_options,
@@ -65,7 +71,12 @@ _NEEDED: Final = (*SERVER_PACKAGES, "confluent_kafka")
     metavar="URL",
     help="Address at which other workers reach this one.  Default: where it listens.",
 )
-@click.option("--zone", default="", metavar="NAME", help="Name of the place of this machine.")
+@click.option(
+    "--zone",
+    default="",
+    metavar="NAME",
+    help="Name of the place of this machine, which `recrawl cluster status` shows.",
+)
 @listening_options
 @click.option(
     "--for",
@@ -83,12 +94,23 @@ def command(folder: Path, out: Output, **options: Any) -> None:
     among them, and each keeps copies of some partitions of others, to take them over.  All of them
     answer all requests.  When this one is told to stop, others take its partitions first.
     """
+    print_log_times()
     check_server_packages(_NEEDED)
     if not (folder / "recrawl.toml").exists():
         raise click.UsageError(
             f'{folder} has no recrawl.toml, which must say ledger.kind = "kafka".'
         )
-    prepare_kernels(folder, n_bytes_input=None, compiles_first=True)
+
+    def check_start() -> None:
+        from recrawl.cluster import check_worker_start  # noqa: PLC0415
+
+        names = ("worker", "keys", "address", "host")
+        with value_errors_as_usage():
+            check_worker_start(folder.resolve(), **{name: options[name] for name in names})
+        check_folder(folder)
+
+    # Whatever is wrong is said before this compiles for a minute.
+    prepare_kernels(folder, n_bytes_input=None, compiles_first=True, before_compiling=check_start)
     print_log_messages()
     from recrawl.cluster import run_worker  # noqa: PLC0415
 

@@ -52,6 +52,7 @@ __all__ = [
     "output_option",
     "prepare_streams",
     "print_log_messages",
+    "print_log_times",
     "print_note",
     "relative_time_text",
     "wrap_for_stderr",
@@ -63,6 +64,9 @@ FAILED = 1
 PROGRESS_AFTER_SECONDS = 0.5
 INTERRUPTED = 130
 BROKEN_PIPE = 141
+# What a command has chosen for its log messages, in the `meta` of its click context.
+_HAS_TIMES = "recrawl.log_has_times"
+_IS_PRINTED = "recrawl.log_is_printed"
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -99,18 +103,29 @@ def print_note(text: str) -> None:
     click.echo(wrap_for_stderr(text), err=True)
 
 
+def print_log_times() -> None:
+    """Print the time before each message that the library logs, for a command that runs long."""
+    click.get_current_context().meta[_HAS_TIMES] = True
+
+
 def print_log_messages() -> None:
     """Print warnings that the library logs, escaped like all other text, until the command ends."""
     context = click.get_current_context(silent=True)
-    if context is None:
+    if context is None or context.meta.get(_IS_PRINTED):
         return
+    context.meta[_IS_PRINTED] = True
     import logging  # noqa: PLC0415
 
     class _Notes(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             print_note(self.format(record))
 
-    _handle_log_messages(_Notes(logging.WARNING))
+    notes = _Notes(logging.WARNING)
+    if context.meta.get(_HAS_TIMES):
+        form = logging.Formatter("%(asctime)s %(message)s", "%Y-%m-%dT%H:%M:%SZ")
+        form.converter = time.gmtime
+        notes.setFormatter(form)
+    _handle_log_messages(notes)
 
 
 def hide_log_messages() -> None:
@@ -458,6 +473,7 @@ def check_none_unavailable(n_rows: int, problem: str, repeated: str) -> None:
     """
     if n_rows:
         raise click.ClickException(
-            f"{problem}, because no server that is running now has their partitions.\n"
-            f"`recrawl cluster status` shows them.  Then run this again; {repeated}."
+            f"{problem}, because no running worker has "
+            f"{'its partition' if n_rows == 1 else 'their partitions'} now.\n"
+            f"`recrawl cluster status` shows the owners.  Run this again later; {repeated}."
         )

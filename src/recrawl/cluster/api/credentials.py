@@ -53,24 +53,36 @@ class ClusterKey(NamedTuple):
         return f"{self.id} {self.created_at_ms} {self.secret.hex()}"
 
 
-def parse_keys(text: str) -> list[ClusterKey]:
+def parse_keys(text: str, path: Path | None = None) -> list[ClusterKey]:
     """Return the keys of a file, newest first.
+
+    Parameters
+    ----------
+    text
+        Content of the file.
+    path
+        The file, for messages.
 
     Raises
     ------
     ConfigError
         If a line is not a key, or there are none or too many.
     """
+    name = "the file of cluster keys" if path is None else str(path)
+    todo = (
+        "Copy the file of a worker that runs; or delete it, and `recrawl cluster rotate-keys "
+        f"{path or 'FILE'}` makes a new one, which all workers need."
+    )
     keys = []
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
             continue
         found = _KEY.fullmatch(line.strip())
         if found is None:  # the line itself may be a secret
-            raise ConfigError(f"line {number} of the file of cluster keys is not a key")
+            raise ConfigError(f"line {number} of {name} is not a cluster key.\n{todo}")
         keys.append(ClusterKey(found[1], int(found[2]), bytes.fromhex(found[3])))
     if not 0 < len(keys) <= _KEYS_MAX:
-        raise ConfigError(f"a file of cluster keys has 1 to {_KEYS_MAX} keys, got {len(keys)}")
+        raise ConfigError(f"{name} must have 1 to {_KEYS_MAX} keys, got {len(keys)}.\n{todo}")
     return sorted(keys, key=lambda key: key.created_at_ms, reverse=True)
 
 
@@ -86,7 +98,7 @@ def rotate_cluster_keys(path: Path, now_ms: int) -> ClusterKey:
     now_ms
         Current time, in milliseconds since 1970.
     """
-    old = parse_keys(path.read_text()) if path.exists() else []
+    old = parse_keys(path.read_text(), path) if path.exists() else []
     new = ClusterKey(secrets.token_hex(4), now_ms, secrets.token_bytes(_SECRET_BYTES))
     kept = sorted([new, *old[: _ACCEPTED_MAX - 1]], key=lambda key: key.created_at_ms)
     with replace_file(path, is_durable=True, mode=0o600) as file:
@@ -123,10 +135,13 @@ class ClusterKeys:
                 return
             if found.st_size > _FILE_BYTES_MAX:
                 raise ConfigError(f"{self._path} is too large for a file of cluster keys")
-            self._keys = parse_keys(self._path.read_text("ascii"))
+            self._keys = parse_keys(self._path.read_text("ascii"), self._path)
             self._version = version
         except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"the cluster keys cannot be read: {error}") from error
+            raise ConfigError(
+                f"the cluster keys in {self._path} cannot be read: {error}.\n`recrawl cluster "
+                "rotate-keys FILE` makes such a file."
+            ) from error
 
     def _newest(self) -> list[ClusterKey]:
         now = time.monotonic()
@@ -138,6 +153,10 @@ class ClusterKeys:
                 if not self._keys:
                     raise  # otherwise the file is being replaced, and the last keys are good
         return self._keys[:_ACCEPTED_MAX]
+
+    def accepted_ids(self) -> tuple[str, ...]:
+        """Return the names of the keys with which others may sign now; they are no secrets."""
+        return tuple(key.id for key in self._newest())
 
     def sign(self, message: str, now_ms: int) -> str:
         """Return a token that proves that a worker has sent a message.

@@ -529,6 +529,7 @@ class WorkerCalls:
         # A worker that answers these and no others must not delay a call every half second.
         n_before = min(health.n_timeouts, _TIMEOUTS_COUNTED_MAX) - 1
         await asyncio.sleep(min(_PROBE_SECONDS * _HOLD_GROWTH**n_before, _HOLD_SECONDS_MAX))
+        is_gone = False
         url = URL(f"{owner.address.rstrip('/')}/healthz", encoded=True)
         while True:
             try:
@@ -539,7 +540,9 @@ class WorkerCalls:
             except TimeoutError:
                 pass
             except (aiohttp.ClientError, OSError):
-                break  # nothing listens there: calls fail at once
+                is_gone = True  # nothing listens there: calls fail at once
+                break
             await asyncio.sleep(_PROBE_SECONDS)
         health.is_stalled = False
-        logger.warning("the worker %s answers again, or has ended", owner.worker)
+        what = "is gone; others take its partitions" if is_gone else "answers again"
+        logger.warning("the worker %s %s", owner.worker, what)

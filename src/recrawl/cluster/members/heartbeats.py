@@ -16,6 +16,7 @@ NAME_LENGTH_MAX: Final = 128
 """Largest number of characters of a worker's name."""
 _TEXT_LENGTH_MAX: Final = 512
 _NUMBER_MAX: Final = 1 << 62
+_KEY_IDS_MAX: Final = 16
 _FORMAT: Final = 1
 
 
@@ -56,6 +57,10 @@ class Heartbeat:
     clock_ahead_seconds
         Seconds by which this clock is ahead of most others, if it differs from them; then it owns
         partitions only if no other worker can.
+    key_ids
+        Names of the cluster keys that it accepts; empty if the version does not say.
+    has_other_keys
+        Whether most others have none of its cluster keys; then it owns no partitions.
     """
 
     worker: str
@@ -73,6 +78,8 @@ class Heartbeat:
     reads_log: bool = True
     sent_at_ms: int = 0
     clock_ahead_seconds: float = 0.0
+    key_ids: tuple[str, ...] = ()
+    has_other_keys: bool = False
 
     @property
     def start(self) -> tuple[int, str]:
@@ -100,6 +107,8 @@ class Heartbeat:
             "reads_log": self.reads_log,
             "sent_at_ms": self.sent_at_ms,
             "clock_ahead_seconds": round(self.clock_ahead_seconds, 3),
+            "key_ids": list(self.key_ids),
+            "has_other_keys": self.has_other_keys,
         }
         return json.dumps(fields, separators=(",", ":")).encode()
 
@@ -134,6 +143,8 @@ class Heartbeat:
                 reads_log=found.get("reads_log") is not False,
                 sent_at_ms=_number(found.get("sent_at_ms", 0)),
                 clock_ahead_seconds=float(found.get("clock_ahead_seconds", 0.0)),
+                key_ids=tuple(map(_text, found.get("key_ids", ())[:_KEY_IDS_MAX])),
+                has_other_keys=found.get("has_other_keys") is True,
             )
         except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
             return None

@@ -77,7 +77,7 @@ def test_pages_whose_partitions_cannot_be_reached_are_an_error(
             failed = recrawl(*arguments, "-C", url, stdin=stdin)
             assert failed.code == 1, failed.err
             assert f"{n_away} " in failed.err
-            assert "Then run this again" in failed.err
+            assert "Run this again later" in failed.err
             assert failed.row["n_unavailable"] == n_away
             partly.n_calls = 0
             again = recrawl(*arguments, "-C", url, stdin=stdin)

@@ -37,6 +37,7 @@ class Cluster:
         folder: str = "",
         on_replaced: Callable[[], None] = do_nothing,
         can_own: Callable[[], bool] = lambda: True,
+        key_ids: Callable[[], tuple[str, ...]] = tuple,
     ) -> None:
         place = folder or name
         corpus = recrawl.open(self.folder / place, self.config, partitions=[])
@@ -48,6 +49,7 @@ class Cluster:
             identity,
             quotas=corpus.quotas,
             can_own=can_own,
+            key_ids=key_ids,
             on_replaced=on_replaced,
         )
         self.workers[place], self.corpora[place] = worker, corpus

@@ -7,6 +7,7 @@ import pytest
 
 from recrawl import Outcome
 from recrawl.cluster import roles
+from recrawl.cluster.status import observe_cluster
 from recrawl.cluster.view import ClusterView
 from recrawl.corpus import RowStatus
 from tests.unit.cluster.local.cluster import N_PARTITIONS, URLS, Cluster, add_all, wait_until
@@ -172,3 +173,27 @@ def test_a_worker_with_a_full_disk_gives_its_partitions_to_others_until_it_has_s
     full.clear()
     wait_until(lambda: set(cluster.owners().values()) == {"a", "b"} and cluster.is_settled())
     assert add_all(cluster) == len(URLS)
+
+
+def test_a_worker_with_other_keys_owns_nothing_until_it_has_those_of_the_others(
+    cluster: Cluster,
+) -> None:
+    for name in ("a", "b"):
+        cluster.join(name, key_ids=lambda: ("shared",))
+    wait_until(cluster.is_settled)
+    keys = ["other"]
+    cluster.join("c", key_ids=lambda: tuple(keys))
+    worker, control = cluster.workers["c"], cluster.control()
+    try:
+        wait_until(lambda: not worker.presence.members.is_frozen)
+        status = observe_cluster(control, N_PARTITIONS)
+    finally:
+        control.close()
+    assert [one.worker for one in status.workers if one.has_other_keys] == ["c"]
+    assert [problem for problem in status.problems if "cluster keys" in problem] == [
+        "c cannot own partitions: the others have none of its cluster keys. Give it their file of "
+        "keys."
+    ]
+    assert {*cluster.owners().values(), *cluster.standbys().values()} == {"a", "b"}
+    keys[:] = ["other", "shared"]
+    wait_until(lambda: "c" in cluster.owners().values())
