@@ -17,8 +17,9 @@ shards of its own.  In the end:
   auditor's shard.
 
 For each kind of fault the time is measured during which a partition had no owner that answered,
-apart for partitions that had no standby when it happened.  After a fault that takes longer than it
-should, the events around it are printed.
+apart for partitions that had no standby when it happened.  A part of it after the kill of a broker
+is the time until the other brokers went on with all partitions, which is measured as well.  After a
+fault that takes longer than it should, the events around it are printed.
 """
 
 import json
@@ -42,7 +43,13 @@ import numpy as np
 from pyarrow import fs
 
 from benchmarks.cluster_processes import Brokers, Workers
-from benchmarks.cluster_watch import AvailabilityProbe, ClusterListener, Timeline, first_urls
+from benchmarks.cluster_watch import (
+    AvailabilityProbe,
+    ClusterListener,
+    LeaderWatch,
+    Timeline,
+    first_urls,
+)
 from recrawl.client import Client
 from recrawl.cluster.control_topic import CONTROL_SUFFIX
 from recrawl.corpus import CorpusConfig, RowStatus
@@ -314,6 +321,7 @@ def measure(
     per_second = 40.0
     folder = Path(tempfile.mkdtemp(prefix="recrawl-cluster-"))
     gaps: dict[str, list[float]] = defaultdict(list)
+    brokers_seconds: list[float] = []
     with _running(folder, n_partitions, per_second) as (brokers, workers, settings):
         toml = folder / "settings.toml"
         toml.write_text(settings)
@@ -322,6 +330,7 @@ def measure(
         auditor = _Auditor(brokers.bootstrap, n_partitions, timeline)
         control = _TOPIC + CONTROL_SUFFIX
         listener = ClusterListener(brokers.bootstrap, control, n_partitions, timeline)
+        leaders = LeaderWatch(brokers.bootstrap, _TOPIC, n_partitions, timeline)
         hosts = [f"https://h{i}.example/0" for i in range(max(n_pages // _PAGES_PER_HOST, 1))]
         probe = AvailabilityProbe(workers, first_urls(config, hosts), listener, timeline)
         probe.begin("w1")
@@ -358,6 +367,8 @@ def measure(
                 alone = listener.find_without_standby(victim)
                 owners, fault_at = listener.owners(), time.time()
                 timeline.note(f"{kind} of {victim}")
+                if kind == "broker-kill":
+                    leaders.begin(int(victim) + 1)
                 _do_fault(kind, victim, brokers, workers, fetchers, down)
                 timeline.note(f"{victim} goes on, or was started again")
                 probe.wait_until_all_there(_SETTLE_SECONDS_MAX)
@@ -371,6 +382,9 @@ def measure(
                     if chosen:
                         gaps[name].append(float(probe.longest[chosen].max()))
                         found[name] = round(gaps[name][-1], 2)
+                if kind == "broker-kill" and leaders.seconds is not None:
+                    brokers_seconds.append(leaders.seconds)
+                    found["brokers alone"] = round(leaders.seconds, 2)
                 print(json.dumps(found), file=sys.stderr)
                 slow = np.flatnonzero(probe.longest > explain_above).tolist()
                 _explain(slow, owners, listener.owners(), timeline.lines(fault_at, slow))
@@ -381,6 +395,7 @@ def measure(
                 fetcher.kill()
                 fetcher.wait()
             probe.close()
+            leaders.close()
             listener.close()
         workers.close()
         auditor.close()
@@ -411,18 +426,20 @@ def measure(
         "unused_share": round(unused_share, 4),
         "away_share": round(away_share, 4),
         "snapshot_megabytes_max": round(megabytes, 1),
-        "gaps": {
-            kind: {
-                "n": len(seconds),
-                "median": round(float(np.median(seconds)), 2),
-                "p90": round(float(np.quantile(seconds, 0.9)), 2),
-                "max": round(max(seconds), 2),
-                "n_above_8": sum(one > GAP_SECONDS_MAX for one in seconds),
-            }
-            for kind, seconds in sorted(gaps.items())
-        },
+        "gaps": {kind: _distribution(seconds) for kind, seconds in sorted(gaps.items())},
+        "brokers_alone": _distribution(brokers_seconds) if brokers_seconds else None,
         "problems": problems,
         "folder": str(folder) if problems else None,
+    }
+
+
+def _distribution(seconds: Sequence[float]) -> dict[str, Any]:
+    return {
+        "n": len(seconds),
+        "median": round(float(np.median(seconds)), 2),
+        "p90": round(float(np.quantile(seconds, 0.9)), 2),
+        "max": round(max(seconds), 2),
+        "n_above_8": sum(one > GAP_SECONDS_MAX for one in seconds),
     }
 
 

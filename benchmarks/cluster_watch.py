@@ -11,9 +11,11 @@ from collections import deque
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
 
 from benchmarks.cluster_processes import Workers
 from recrawl.client import Client
@@ -25,7 +27,7 @@ from recrawl.corpus import CorpusConfig, RowStatus
 from recrawl.errors import RecrawlError
 from recrawl.node.routing import as_array, partitions_of
 
-__all__ = ["AvailabilityProbe", "ClusterListener", "Timeline", "first_urls"]
+__all__ = ["AvailabilityProbe", "ClusterListener", "LeaderWatch", "Timeline", "first_urls"]
 
 _PROBE_SECONDS: Final = 0.1
 # Age of the last heartbeat of a worker that lives, and how far behind a standby may be.
@@ -243,6 +245,78 @@ class AvailabilityProbe:
                 raise RuntimeError(f"some partitions have no owner after {seconds_max:g} s")
             time.sleep(_PROBE_SECONDS)
         return time.monotonic() - begun
+
+    def close(self) -> None:
+        """End the thread."""
+        self._stopping.set()
+        self._thread.join()
+
+
+class LeaderWatch:
+    """Asks the brokers, several times a second, which of them lead and have each partition.
+
+    Parameters
+    ----------
+    bootstrap
+        Addresses of the brokers.
+    topic
+        Name of the topic of the log.
+    n_partitions
+        Number of partitions.
+    timeline
+        Where changes are noted.
+    """
+
+    def __init__(self, bootstrap: str, topic: str, n_partitions: int, timeline: Timeline) -> None:
+        quiet: dict[str, Any] = {"log_level": 0, "error_cb": lambda _: None}
+        # A killed broker must not hold up the question to another one.
+        self._admin = AdminClient(
+            {"bootstrap.servers": bootstrap, "reconnect.backoff.max.ms": 250, **quiet}
+        )
+        self._topic = topic
+        self._timeline = timeline
+        self._known: list[tuple[int, tuple[int, ...]]] = [(-1, ())] * n_partitions
+        self._killed: int | None = None
+        self._killed_at = 0.0
+        self._without_at: dict[int, float] = {}
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def begin(self, killed: int) -> None:
+        """Measure from now on how long the brokers need to go on without one of them.
+
+        Parameters
+        ----------
+        killed
+            Id of the broker that is killed.
+        """
+        self._without_at = {}
+        self._killed, self._killed_at = killed, time.monotonic()
+
+    @property
+    def seconds(self) -> float | None:
+        """Time from `begin` until the others went on with all partitions; None if they have not."""
+        ends = self._without_at
+        return max(ends.values()) - self._killed_at if len(ends) == len(self._known) else None
+
+    def _run(self) -> None:
+        while not self._stopping.wait(_PROBE_SECONDS):
+            try:
+                found = self._admin.list_topics(self._topic, timeout=1.0)
+            except KafkaException:
+                continue
+            for i, one in found.topics[self._topic].partitions.items():
+                self._hear(i, one.leader, tuple(sorted(one.isrs)))
+
+    def _hear(self, i: int, leader: int, in_sync: tuple[int, ...]) -> None:
+        if self._known[i] != (leader, in_sync):
+            self._known[i] = leader, in_sync
+            brokers = ", ".join(map(str, in_sync))
+            self._timeline.note(f"broker {leader} leads it; {brokers} are in sync", i)
+        killed = self._killed
+        if killed is not None and leader >= 0 and killed not in (leader, *in_sync):
+            self._without_at.setdefault(i, time.monotonic())
 
     def close(self) -> None:
         """End the thread."""
