@@ -8,22 +8,23 @@ import os
 import tempfile
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import recrawl
-from recrawl.corpus import Corpus, CorpusConfig
+from recrawl.corpus import Corpus, CorpusConfig, Order
+from recrawl.node.orders import partition_in
 
 __all__ = ["measure", "process_counts"]
 
 # Orders of a lease, and number of leases.
 _LEASES = {1: 200, 100: 100, 1_000: 30}
-# A lease of so many orders for each partition asks all of them.
-_ORDERS_OF_ALL = 16
-_N_LEASES_OF_ALL = 10
+# Where each partition has only so many pages to give, a lease of as many for each asks all of them.
+_ORDERS_OF_ALL = 4
+_N_LEASES_OF_ALL = 20
 
 
 def measure(bootstrap: str, partitions: Sequence[int], n_pages: int) -> dict[str, Any]:
@@ -82,23 +83,43 @@ def _measure_one(bootstrap: str, n_partitions: int, n_pages: int) -> dict[str, A
             for n in _LEASES:
                 corpus.lease(n)  # compiles kernels, and reads what every partition has
             leases = {str(n): _time_leases(corpus, n, calls) for n, calls in _LEASES.items()}
-            n_all = _ORDERS_OF_ALL * n_partitions
-            leases["all"] = _time_leases(corpus, n_all, _N_LEASES_OF_ALL)
+            leases["all"] = _time_leases_of_all(corpus, n_partitions, n_pages)
             row |= process_counts()
             row["memory_mb_before"] = before["memory_mb"]
             row["leases"] = leases
     return row
 
 
-def _time_leases(corpus: Corpus, n: int, n_calls: int) -> dict[str, float]:
+def _time_leases_of_all(corpus: Corpus, n_partitions: int, n_pages: int) -> dict[str, float]:
+    """Return the times of leases that must ask every partition: each has a few pages to give."""
+    free: dict[int, list[int]] = {i: [] for i in range(n_partitions)}
+    for order in corpus.lease(n_pages):
+        own = free[partition_in(order.handle)]
+        if len(own) < _ORDERS_OF_ALL:
+            own.append(order.handle)
+    corpus.release([handle for own in free.values() for handle in own])
+
+    def release(orders: Sequence[Order]) -> None:
+        corpus.release([order.handle for order in orders])
+
+    return _time_leases(corpus, _ORDERS_OF_ALL * n_partitions, _N_LEASES_OF_ALL, release)
+
+
+def _time_leases(
+    corpus: Corpus,
+    n: int,
+    n_calls: int,
+    after_each: Callable[[Sequence[Order]], None] = lambda _: None,
+) -> dict[str, float]:
     """Return the median and the 99th percentile of leases, in milliseconds, and their CPU time."""
-    seconds, n_orders = [], 0
-    cpu = time.process_time()
+    seconds, n_orders, cpu = [], 0, 0.0
     for _ in range(n_calls):
-        start = time.perf_counter()
-        n_orders += len(corpus.lease(n))
+        start, cpu_start = time.perf_counter(), time.process_time()
+        orders = corpus.lease(n)
         seconds.append(time.perf_counter() - start)
-    cpu = time.process_time() - cpu
+        cpu += time.process_time() - cpu_start
+        n_orders += len(orders)
+        after_each(orders)
     p50, p99 = np.quantile(seconds, [0.5, 0.99], method="higher")
     return {
         "n": n,

@@ -26,8 +26,9 @@ logger = logging.getLogger(__name__)
 # A lease asks at least this many partitions, if there are as many, so that its pages are those of
 # many hosts and of the greatest value.
 _PARTITIONS_MIN = 16
-# Beyond these, it asks another partition only for this many orders: each costs as much as these.
-_ORDERS_MIN = 16
+# Beyond these, it asks another partition only for this many orders.  To ask one costs as much as
+# some twenty orders.
+_ORDERS_MIN = 64
 
 
 def first_share(n: int, n_partitions: int) -> int:
@@ -48,8 +49,14 @@ class _Asked(NamedTuple):
     """Orders of one node that are decided."""
 
     node: Node
+    n_asked: int
     reserved: Reserved | None
     begun: BegunOrders
+
+    @property
+    def has_more(self) -> bool:
+        """Whether the node may have more pages than it was asked for."""
+        return bool(self.begun.proposal.order.size >= self.n_asked)
 
 
 @dataclass(slots=True)
@@ -64,6 +71,12 @@ class NodeAnswers:
     warns_of_stopped: bool = True
     """Whether to log that a partition has stopped; each node does so once, where others go on."""
     errors: dict[int, RecrawlError] = field(default_factory=dict)
+    exhausted: set[int] = field(default_factory=set)
+    """Partitions that gave fewer pages than they were asked for, and so have no more now."""
+
+    def can_ask(self, partition: int) -> bool:
+        """Return whether it is of use to ask the node of a partition."""
+        return partition not in self.errors and partition not in self.exhausted
 
     def note_error(self, partition: int, error: RecrawlError) -> None:
         """Take note that a node failed, which is not asked again."""
@@ -102,10 +115,10 @@ def order_in_turn(
     time
         Time of the corpus.
     answers
-        Answers of the nodes so far; a node that has failed is not asked again.
+        Answers of the nodes so far; one that has failed, or has no more, is not asked again.
     """
     n_together = -(-shared.n_left // share)
-    usable = [node for node in turn if node.partition not in answers.errors]
+    usable = [node for node in turn if answers.can_ask(node.partition)]
     first = 0
     while first < len(usable) and shared.n_left > 0:
         n_together = min(n_together, TOGETHER_MAX) if usable[first].can_send else 1
@@ -137,7 +150,10 @@ def _order_together(
                 asked.append(_begin(node, min(share, shared.n_left), wanted, shared, now_ms))
             except RecrawlError as error:
                 answers.note_error(node.partition, error)
-        for node, reserved, begun in asked:
+        for one in asked:
+            node, _, reserved, begun = one
+            if not one.has_more:
+                answers.exhausted.add(node.partition)
             # All of them, also after an error, because they may be in the log.
             try:
                 ordered, counts = node.finish_orders(begun)
@@ -165,7 +181,7 @@ def _begin(node: Node, n: int, wanted: Wanted, shared: SharedOrders, now_ms: int
     begun = node.begin_orders(
         n, now_ms, lease_seconds=seconds, exact=exact, split=split, sends=True
     )
-    return _Asked(node, reserved, begun)
+    return _Asked(node, n, reserved, begun)
 
 
 def order_rows_of(node: Node, ordered: Ordered) -> OrderRows:

@@ -16,6 +16,7 @@ from recrawl.corpus.leasing.together import first_share
 from recrawl.errors import LedgerError
 from recrawl.ledger.kafka import KafkaAppend, KafkaLedger
 from recrawl.ledger.kafka_clients import Sender
+from recrawl.node.node import Node
 from recrawl.node.orders import OrderRows, partition_in
 from tests.manual_clock import ManualClock
 
@@ -87,8 +88,9 @@ def pages_of(corpus: Corpus) -> list[dict[str, Any]]:
         (1, 256, 1),
         (16, 256, 1),
         (100, 256, 7),
-        (1_000, 256, 16),
-        (10_000, 256, 40),
+        (1_000, 256, 63),
+        (10_000, 256, 64),
+        (20_000, 256, 79),
     ],
 )
 def test_a_small_lease_asks_a_few_partitions_for_more_orders(
@@ -101,23 +103,45 @@ def test_a_small_lease_asks_a_few_partitions_for_more_orders(
 def test_a_lease_of_all_partitions_waits_twice(
     tmp_path: Path, config: CorpusConfig, clock: ManualClock, appends: list[str]
 ) -> None:
+    urls = [f"https://h{i}.example/page/{i}" for i in range(3200)]
     with recrawl.open(tmp_path / "here", config, clock=clock) as corpus:
-        corpus.add(URLS)
+        corpus.add(urls)
         clock.pass_seconds(2)
         appends.clear()
-        orders = corpus.lease(400)
-        assert counts_of(orders) == dict.fromkeys(range(N_PARTITIONS), 20)
+        orders = corpus.lease(64 * N_PARTITIONS)
+        assert counts_of(orders) == dict.fromkeys(range(N_PARTITIONS), 64)
         # Once for the ticks, once for the orders.
         assert len(appends) == 4 * N_PARTITIONS
         assert rounds(appends) == 2
         appends.clear()
-        assert len(corpus.lease(400)) == 400
+        assert len(corpus.lease(64 * N_PARTITIONS)) == 64 * N_PARTITIONS
         assert rounds(appends) == 1
         # The last pages are unevenly spread.
-        assert len(corpus.lease(400)) == 200
-        assert held(corpus) == sorted(URLS)
+        assert len(corpus.lease(64 * N_PARTITIONS)) == 640
+        assert held(corpus) == sorted(urls)
     with recrawl.open(tmp_path / "there", config, clock=clock) as corpus:
-        assert held(corpus) == sorted(URLS)
+        assert held(corpus) == sorted(urls)
+
+
+@pytest.mark.slow_without_jit
+def test_a_partition_that_gave_fewer_pages_than_asked_is_asked_once(
+    tmp_path: Path, config: CorpusConfig, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    begin = Node.begin_orders
+
+    def begin_seen(self: Node, *arguments: Any, **more: Any) -> Any:
+        asked.append(self.partition)
+        return begin(self, *arguments, **more)
+
+    with recrawl.open(tmp_path / "here", config, clock=clock) as corpus:
+        corpus.add(URLS[:100])
+        monkeypatch.setattr(Node, "begin_orders", begin_seen)
+        assert len(corpus.lease(200)) == 100
+        assert sorted(asked) == [*range(N_PARTITIONS)]
+        asked.clear()
+        assert not corpus.lease(1)
+        assert sorted(asked) == [*range(N_PARTITIONS)]
 
 
 @pytest.mark.slow_without_jit
