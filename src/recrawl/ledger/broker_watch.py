@@ -10,7 +10,7 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
 __all__ = ["BrokerWatch", "accepts_connections"]
@@ -63,6 +63,7 @@ class BrokerWatch:
         self._thread: threading.Thread | None = None
         self._failed: dict[str, str] = {}  # what each broker's last failure was, not yet looked at
         self._away: set[str] = set()  # announced
+        self._back: dict[str, float] = {}  # when they were reached again, which is not announced
         self._shown_at: dict[str, float] = {}
 
     def log(self, level: int, text: str, *args: object) -> None:
@@ -70,7 +71,9 @@ class BrokerWatch:
         facility, message = (str(args[0]), str(args[-1])) if len(args) > 2 else ("", text % args)
         message = _IN_STATE.sub("", _THREAD.sub("", message))
         found = _BROKER.fullmatch(message)
-        if _OF_SETTINGS.search(message):
+        # Not in the name of the broker, which begins with the protocol: ``sasl_ssl://``.
+        problem = message if found is None else found["problem"].replace(found["address"], "")
+        if _OF_SETTINGS.search(problem):
             self._pass_on(level, message)
         elif facility == "FAIL" and found is not None:
             self._logger.debug("%s", message)
@@ -113,17 +116,26 @@ class BrokerWatch:
             away = set(self._away)
         # One that accepts a connection has only ended an old one.
         gone = {one: why for one, why in failed.items() if not self._can_connect(one)}
-        is_back = bool(away) and not gone and all(map(self._can_connect, sorted(away)))
-        if gone:
+        found = [one for one in sorted(away) if self._can_connect(one)]
+        now = self._monotonic()
+        back = {**dict.fromkeys(found, now), **self._back}
+        # They may come and go for a while until it is announced that they are back.
+        news = {one: why for one, why in gone.items() if one not in back}
+        for one in gone:
+            back.pop(one, None)
+        away = away.difference(found) | gone.keys()
+        # Those that went together return together, but not if one never does.
+        is_told = bool(back) and (not away or now - min(back.values()) >= _REPEAT_SECONDS)
+        if news:
             self._logger.warning(
                 "no connection to %s: %s; trying again until there is one",
-                _broker_names(gone),
-                "; ".join(sorted(set(gone.values()))),
+                _broker_names(news),
+                "; ".join(sorted(set(news.values()))),
             )
-        if is_back:
-            self._logger.warning("%s can be reached again", _broker_names(away))
+        if is_told:
+            self._logger.warning("%s can be reached again", _broker_names(back))
         with self._lock:
-            self._away = set() if is_back else away | gone.keys()
+            self._away, self._back = away, {} if is_told else back
             goes_on = bool(self._away or self._failed)
             if not goes_on:
                 self._thread = None
@@ -135,7 +147,7 @@ class BrokerWatch:
             time.sleep(_STEP_SECONDS)
 
 
-def _broker_names(addresses: set[str] | dict[str, str]) -> str:
+def _broker_names(addresses: Collection[str]) -> str:
     brokers = "broker" if len(addresses) == 1 else "brokers"
     return f"the Kafka {brokers} {', '.join(sorted(addresses))}"
 

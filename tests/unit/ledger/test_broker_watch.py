@@ -25,11 +25,14 @@ class Brokers:
             is_stepped=True,
         )
 
-    def fail(self, address: str, client: int = 1, level: int = logging.ERROR) -> None:
-        what = f"{address}/2: Connect to ipv4#{address} failed: Connection refused"
+    def fail(
+        self, address: str, client: int = 1, level: int = logging.ERROR, scheme: str = ""
+    ) -> None:
+        broker = f"{scheme}{address}/2"
+        what = f"{broker}: Connect to ipv4#{address} failed: Connection refused"
         state = f" (after {client}ms in state CONNECT, 3 identical error(s) suppressed)"
         name = f"rdkafka#producer-{client}"
-        self.watch.log(level, LINE, "FAIL", name, f"[thrd:{address}/2]: {what}{state}")
+        self.watch.log(level, LINE, "FAIL", name, f"[thrd:{broker}]: {what}{state}")
 
     def say(self, facility: str, message: str, level: int = logging.ERROR) -> None:
         self.watch.log(level, LINE, facility, "rdkafka#consumer-1", f"[thrd:main]: {message}")
@@ -74,6 +77,56 @@ def test_brokers_that_go_and_return_take_one_line_each_time(
         assert lines() == [
             "the Kafka brokers 127.0.0.1:9092, 127.0.0.1:9093, kafka-3:9092 can be reached again"
         ]
+
+
+@pytest.mark.parametrize("scheme", ["ssl://", "sasl_ssl://", "sasl_plaintext://"])
+def test_brokers_with_encryption_or_passwords_are_announced_like_others(
+    brokers: Brokers, lines: Callable[[], list[str]], scheme: str
+) -> None:
+    address = "kafka-tls-1.example:9093"
+    brokers.away = {address}
+    brokers.fail(address, scheme=scheme)
+    assert brokers.watch.step()
+    assert lines() == [
+        f"no connection to the Kafka broker {address}: Connection refused; "
+        "trying again until there is one"
+    ]
+    brokers.say("FAIL", f"{scheme}{address}/2: SSL handshake failed: certificate verify failed")
+    assert lines() == [f"{scheme}{address}/2: SSL handshake failed: certificate verify failed"]
+    brokers.away = set()
+    assert not brokers.watch.step()
+    assert lines() == [f"the Kafka broker {address} can be reached again"]
+
+
+def test_one_broker_that_stays_away_does_not_hide_what_becomes_of_others(
+    brokers: Brokers, lines: Callable[[], list[str]]
+) -> None:
+    brokers.away = set(ADDRESSES)
+    for address in ADDRESSES:
+        brokers.fail(address)
+    brokers.watch.step()
+    lines()
+    brokers.away = {ADDRESSES[2]}
+    for brokers.now in (1.0, 30.0):
+        assert brokers.watch.step()
+    brokers.away = {ADDRESSES[1], ADDRESSES[2]}
+    brokers.fail(ADDRESSES[1])
+    brokers.now = 31.0
+    assert brokers.watch.step()
+    assert lines() == []  # of those that went together, some come and go for a while
+    brokers.away = {ADDRESSES[2]}
+    for brokers.now in (32.0, 92.0):
+        assert brokers.watch.step()
+    found = lines()
+    assert found == ["the Kafka brokers 127.0.0.1:9092, 127.0.0.1:9093 can be reached again"]
+    brokers.away = {ADDRESSES[0], ADDRESSES[2]}
+    brokers.fail(ADDRESSES[0])
+    assert brokers.watch.step()
+    (line,) = lines()
+    assert line.startswith("no connection to the Kafka broker 127.0.0.1:9092: ")
+    brokers.away = set()
+    assert not brokers.watch.step()
+    assert lines() == ["the Kafka brokers 127.0.0.1:9092, kafka-3:9092 can be reached again"]
 
 
 def test_a_connection_that_only_ended_is_not_announced(
