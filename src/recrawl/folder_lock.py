@@ -63,6 +63,8 @@ class FolderLock:
             held = _HELD.get(_identity(path))
             if held is not None and held.is_held:
                 raise FolderInUse(f"{folder} is in use by this process, {os.getpid()}")
+            if held is not None:
+                held._finalizer()  # of a parent: to close it later would release the new lock
             flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
             descriptor = os.open(path, flags, 0o666)
             try:

@@ -33,6 +33,20 @@ if child:
 time.sleep(600)
 """
 
+TAKE_OVER = """
+import os, sys, time
+from pathlib import Path
+from recrawl.folder_lock import FolderLock
+lock, parent = FolderLock.take(Path(sys.argv[1])), os.getpid()
+if os.fork():
+    os._exit(0)
+while os.getppid() == parent:
+    time.sleep(0.01)
+lock = FolderLock.take(Path(sys.argv[1]))
+print(os.getpid(), flush=True)
+time.sleep(600)
+"""
+
 
 @contextmanager
 def other_process(folder: Path, mode: str = "") -> Iterator[tuple[subprocess.Popen[str], int]]:
@@ -69,6 +83,19 @@ def test_a_child_does_not_keep_the_lock_of_a_killed_process(tmp_path: Path) -> N
         process.wait()
         os.kill(child, 0)  # it still runs
         FolderLock.take(tmp_path).release()
+
+
+def test_a_child_that_takes_the_lock_after_its_parent_keeps_it(tmp_path: Path) -> None:
+    """It still has the descriptor of its parent, and gives up the lock if it closes that later."""
+    command = [sys.executable, "-c", TAKE_OVER, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        child = int(process.stdout.readline())
+        try:
+            with pytest.raises(FolderInUse, match=f"by process {child}$"):
+                FolderLock.take(tmp_path)
+        finally:
+            os.kill(child, signal.SIGKILL)
 
 
 def test_this_process_locks_a_folder_once(tmp_path: Path) -> None:
