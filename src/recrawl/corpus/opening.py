@@ -343,11 +343,16 @@ class RecoveredCorpus(NamedTuple):
     nodes: list[Node]
     use: "_FolderUse"
 
-    def close(self) -> None:
-        """Close everything."""
-        for close in (*(node.close for node in self.nodes), self.log.close, self.use.end):
+    def close_files(self) -> None:
+        """Close everything, and keep others from using the folder."""
+        for close in (*(node.close for node in self.nodes), self.log.close):
             with suppress(RecrawlError):
                 close()
+
+    def close(self) -> None:
+        """Close everything."""
+        self.close_files()
+        self.use.end()
 
 
 def present_config(folder: Path) -> CorpusConfig:

@@ -303,7 +303,7 @@ def _resize_topic(
         # Nobody else has decided in this moment: their snapshots can be of no use.
         _discard_earlier(copies, published)
     on_step("adopt")
-    corpus.close()
+    corpus.close_files()
     adopt_successor(folder, corpus.shape, successor)
     return made, topic, time.monotonic() - started
 

@@ -12,7 +12,9 @@ import pytest
 import recrawl
 from recrawl import Outcome
 from recrawl.corpus import Corpus, CorpusConfig, present_config, resize_corpus
-from recrawl.errors import ConfigError, CorpusError, PartitionClosed
+from recrawl.corpus.resize import resizing
+from recrawl.errors import ConfigError, CorpusError, FolderInUse, PartitionClosed
+from recrawl.folder_lock import check_folder_is_free
 from recrawl.node.durability.corpus_format import read_format
 from recrawl.node.durability.shared_copies import SharedPartitions
 from tests.manual_clock import ManualClock
@@ -163,6 +165,23 @@ def test_what_workers_write_while_it_is_prepared_moves_as_well(
 def changes_of(corpus: Corpus) -> list[tuple[int, str, str]]:
     found = corpus.changes(limit=10_000)
     return sorted((one.at_ms, str(one.url), str(one.what)) for one in found)
+
+
+def test_nobody_opens_the_folder_before_it_has_the_new_partitions(
+    filled: Filled, config: CorpusConfig, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was opened then would be removed under the hands of the other process."""
+    adopt = resizing.adopt_successor
+
+    def look_and_adopt(*args: Any) -> None:
+        with pytest.raises(FolderInUse):
+            check_folder_is_free(filled.folder)
+        adopt(*args)
+
+    monkeypatch.setattr(resizing, "adopt_successor", look_and_adopt)
+    resize_corpus(filled.folder, 3)
+    with recrawl.open(filled.folder, config, clock=clock) as corpus:
+        check(filled, corpus)
 
 
 def newest_epochs(config: CorpusConfig, folder: Path) -> set[int]:
