@@ -14,6 +14,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 import recrawl
 from recrawl import Outcome
 from recrawl.corpus import Corpus, CorpusConfig, repair_corpus, resize_corpus
+from recrawl.corpus.doctor import repair
 from recrawl.errors import (
     FolderInUse,
     IdentityError,
@@ -22,6 +23,7 @@ from recrawl.errors import (
     LogDamagedError,
     OwnershipLost,
 )
+from recrawl.folder_lock import check_folder_is_free
 from recrawl.testing.stores import contents_of
 from tests.manual_clock import ManualClock
 from tests.unit.corpus.test_fork import check_refused, run_in_child
@@ -310,4 +312,24 @@ def test_one_process_uses_a_folder_also_without_partitions(
         recrawl.open(folder, read_only=True, clock=clock).close()
     with pytest.raises(FolderInUse), recrawl.open(folder, config, clock=clock):
         resize_corpus(folder, 3)
+    recrawl.open(folder, config, clock=clock, partitions=[]).close()
+
+
+def test_nobody_opens_a_folder_while_a_repair_looks_for_damage(
+    tmp_path: Path, config: CorpusConfig, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The repair would move the files that another process has just opened."""
+    folder, plan, looks = tmp_path / "new", repair._plan_on_kafka, []
+
+    def look_and_plan(*args: Any) -> Any:
+        with pytest.raises(FolderInUse):
+            check_folder_is_free(folder)
+        looks.append(folder)
+        return plan(*args)
+
+    recrawl.open(folder, config, clock=clock, partitions=[]).close()
+    monkeypatch.setattr(repair, "_plan_on_kafka", look_and_plan)
+    (found,) = repair_corpus(folder, clock=clock)
+    assert "nothing to repair" in found.what
+    assert looks == [folder]
     recrawl.open(folder, config, clock=clock, partitions=[]).close()

@@ -47,7 +47,7 @@ from recrawl.errors import (
     RecoveryError,
     StorageError,
 )
-from recrawl.folder_lock import IN_USE_FILE
+from recrawl.folder_lock import IN_USE_FILE, FolderLock
 from recrawl.ledger import Ledger, Log, RocksLog, SnapshotFolder, SnapshotOrigin
 from recrawl.node.clock import Clock, SystemClock
 from recrawl.node.config.corpus_config import CorpusConfig
@@ -140,22 +140,22 @@ def repair_corpus(folder: Path, *, clock: Clock | None = None) -> Iterator[Check
         yield bad("repair", problem, todo)
         return
     with _repair_lock(folder):
-        plan = _read_plan(folder)
-        if plan is None:
-            plan = _make_plan(folder, config, shape, clock)
+        with _use_of_folder(folder, config):
+            plan = _read_plan(folder)
             if plan is None:
-                yield ok(
-                    "repair", "no log has lost records, so there is nothing to repair in the logs"
-                )
-                return
-            _write_plan(folder, plan)
-        else:
-            yield ok("repair", "finishing the repair that was interrupted")
-        if not plan.is_moved:
-            _move_parts(folder, plan)
-            plan = replace(plan, is_moved=True)
-            _write_plan(folder, plan)
-        _remove_shared_ahead(config, shape, plan)
+                plan = _make_plan(folder, config, shape, clock)
+                if plan is None:
+                    what = "no log has lost records, so there is nothing to repair in the logs"
+                    yield ok("repair", what)
+                    return
+                _write_plan(folder, plan)
+            else:
+                yield ok("repair", "finishing the repair that was interrupted")
+            if not plan.is_moved:
+                _move_parts(folder, plan)
+                plan = replace(plan, is_moved=True)
+                _write_plan(folder, plan)
+            _remove_shared_ahead(config, shape, plan)
         for name, what, todo in plan.results:
             yield warn(name, what, todo) if todo else ok(name, what)
         yield from _restore_pages(folder, plan, clock)
@@ -183,6 +183,17 @@ def _repair_lock(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def _use_of_folder(folder: Path, config: CorpusConfig) -> Iterator[None]:
+    """Keep others from opening a corpus on Kafka until all can see that it is being repaired."""
+    lock = FolderLock.take(folder) if config.ledger.kind == "kafka" else None
+    try:
+        yield
+    finally:
+        if lock is not None:
+            lock.release()
 
 
 def _read_plan(folder: Path) -> _Plan | None:
