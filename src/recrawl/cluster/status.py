@@ -75,6 +75,20 @@ class ClusterStatus:
         """Whether no worker has a clock that agrees with those of most others."""
         return bool(self.workers) and all(one.clock_ahead_seconds for one in self.workers)
 
+    @property
+    def do_all_keys_differ(self) -> bool:
+        """Whether no worker has a cluster key of most others."""
+        return bool(self.workers) and all(one.has_other_keys for one in self.workers)
+
+    @property
+    def _workers_by_keys(self) -> list[list[str]]:
+        """Names of workers with the same cluster keys, without those that give way to others."""
+        found: dict[frozenset[str], list[str]] = {}
+        for one in self.workers:
+            if one.key_ids and (self.do_all_keys_differ or not one.has_other_keys):
+                found.setdefault(frozenset(one.key_ids), []).append(one.worker)
+        return [*found.values()]
+
     def _why_owner(self, unable: Heartbeat) -> str:
         """Return what a worker does that cannot own partitions: without another, it has to."""
         if unable.owned and not any(one.can_own for one in self.workers):
@@ -107,8 +121,15 @@ class ClusterStatus:
             f"{self._why_owner(one)}: the others have none of its cluster keys. Give it their file "
             "of keys."
             for one in self.workers
-            if one.has_other_keys
+            if one.has_other_keys and not self.do_all_keys_differ
         ]
+        if len(self._workers_by_keys) > 1:
+            groups = "; ".join(", ".join(names) for names in self._workers_by_keys)
+            found.append(
+                f"Workers have different files of cluster keys: {groups}. Copy the newest file to "
+                "all of them: a worker refuses what is signed with a key that it does not have, "
+                "and five minutes after a key was made it is used."
+            )
         if self.do_all_clocks_differ:
             found.append(
                 "The clocks of all workers differ, so they keep their partitions, but most of what "

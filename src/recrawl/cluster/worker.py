@@ -345,7 +345,8 @@ class Worker:
         if self._has_other_keys and not before:
             logger.error(
                 "most workers have none of the cluster keys of this one, and refuse what it "
-                "forwards, so it owns no partitions: give it their file of keys (--keys)"
+                "forwards: until it has their file of keys (--keys), this one gives its partitions "
+                "to workers that agree, if there are any"
             )
         elif before and not self._has_other_keys:
             logger.warning("other workers have the cluster keys of this one now")

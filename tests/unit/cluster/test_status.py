@@ -196,3 +196,42 @@ def test_workers_whose_disks_are_all_full_are_not_said_to_own_nothing() -> None:
         "c cannot own partitions: its disk is full.",
         f"b {keeps}: its clock is 2 h ahead of most others.",
     ]
+
+
+def problems_with_keys(*key_ids: str, has_other_keys: str = "") -> list[str]:
+    """Return the problems of workers a, b, …, each with a file of cluster keys."""
+    beats = []
+    for worker, keys in zip("abcd", key_ids, strict=False):
+        differs = worker in has_other_keys
+        one = Heartbeat(
+            worker=worker,
+            instance="1",
+            started_at_ms=1,
+            can_own=not differs,
+            owned={ord(worker) - ord("a"): OwnedPartition(1)},
+            key_ids=tuple(keys.split()),
+            has_other_keys=differs,
+        )
+        beats.append((f"worker/{worker}", one.to_bytes()))
+    found = Topic([], beats).observe().problems
+    return [problem for problem in found if "cluster keys" in problem]
+
+
+def test_workers_with_different_keys_are_named_also_if_none_of_them_gives_way() -> None:
+    def said(groups: str) -> str:
+        return (
+            f"Workers have different files of cluster keys: {groups}. Copy the newest file to all "
+            "of them: a worker refuses what is signed with a key that it does not have, and five "
+            "minutes after a key was made it is used."
+        )
+
+    assert problems_with_keys("old", "old", "old") == []
+    assert problems_with_keys("old", "old", "") == []  # an earlier version does not say
+    # Half of them were forgotten when the keys were changed: they refuse the others soon.
+    assert problems_with_keys("new mid", "mid old", "new mid", "mid old") == [said("a, c; b, d")]
+    assert problems_with_keys("new", "new", "old", "old") == [said("a, b; c, d")]
+    assert problems_with_keys("x", "y", "z", has_other_keys="abc") == [said("a; b; c")]
+    assert problems_with_keys("old", "old", "x", has_other_keys="c") == [
+        "c cannot own partitions: the others have none of its cluster keys. Give it their file of "
+        "keys."
+    ]

@@ -60,7 +60,8 @@ class Heartbeat:
     key_ids
         Names of the cluster keys that it accepts; empty if the version does not say.
     has_other_keys
-        Whether most others have none of its cluster keys; then it owns no partitions.
+        Whether most others have none of its cluster keys; then it owns partitions only if no other
+        worker can.
     """
 
     worker: str
