@@ -9,7 +9,7 @@ import pytest
 
 import recrawl
 from recrawl import Corpus, CorpusConfig, Outcome
-from recrawl.corpus import Severity, check_corpus, repair_corpus
+from recrawl.corpus import Severity, check_corpus, repair_corpus, resize_corpus
 from recrawl.corpus.doctor import repair
 from recrawl.errors import LockedError, LogDamagedError, RecoveryError
 from recrawl.node.durability.log_damage import REPAIR_FILE
@@ -97,6 +97,23 @@ def test_the_state_of_the_snapshot_is_used(killed: Path, clock: ManualClock) -> 
     list(repair_corpus(killed, clock=clock))
     with recrawl.open(killed, CONFIG, clock=clock) as corpus:
         assert corpus.stats().n_outcomes == 15
+
+
+def test_pages_come_back_if_snapshots_are_lost_after_the_number_of_partitions_was_changed(
+    killed: Path, clock: ManualClock
+) -> None:
+    """The log begins with its first record, and does not have the pages."""
+    recrawl.open(killed, CONFIG, clock=clock).close()
+    resize_corpus(killed, 3)
+    shutil.rmtree(killed / "snapshots")
+    with pytest.raises(RecoveryError, match="no snapshot can be used"):
+        recrawl.open(killed, clock=clock)
+    bad = [one.check for one in check_corpus(killed, clock=clock) if one.level == Severity.BAD]
+    assert {"snapshots 0", "snapshots 1", "snapshots 2"} <= {*bad}
+    results = list(repair_corpus(killed, clock=clock))
+    assert all(result.level != Severity.BAD for result in results)
+    with recrawl.open(killed, clock=clock) as corpus:
+        assert tracked(corpus) == EXPECTED
 
 
 def test_keys_and_own_data_of_pages_come_back_from_the_store(

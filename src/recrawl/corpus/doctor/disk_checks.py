@@ -29,6 +29,7 @@ from recrawl.node.config.corpus_config import CorpusConfig
 from recrawl.node.durability.corpus_format import read_format
 from recrawl.node.durability.log_damage import PartitionEnds, read_partition_ends
 from recrawl.node.durability.log_opening.open_log import open_log
+from recrawl.node.durability.log_opening.successor import in_present_layout
 from recrawl.node.durability.recovery import CHECKPOINT, initial_shard
 from recrawl.node.node import apply_entry
 from recrawl.node.records import entry_of
@@ -123,6 +124,9 @@ def config_check(folder: Path, shape: Shape) -> tuple[CorpusConfig | None, list[
         todo = "Nothing: the settings in the log are used.  A recrawl.toml would replace the file."
         finding = warn("configuration", f"last-config.json cannot be read: {error}", todo)
         return CorpusConfig.from_dict(fixed), [finding]
+    about = read_format(folder)
+    if about is not None:
+        config = in_present_layout(config, about)
     wanted = (config.corpus.partitions, config.corpus.group_by, config.ledger.kind)
     if wanted != shape[:3]:
         names = ("corpus.partitions", "corpus.group_by", "ledger.kind")
@@ -194,6 +198,8 @@ class _Bounds(NamedTuple):
     first: int
     end: int
     store: int | None
+    has_pages_before: bool
+    """Whether the first snapshot has pages that the log never had."""
 
 
 def partition_check(folder: Path, config: CorpusConfig) -> Iterator[CheckResult]:
@@ -272,9 +278,11 @@ def _one_partition(
         store_position = store
         yield _store_finding(store_name, store, end)
     snapshots = SnapshotFolder(folder / "snapshots" / str(i), keep=config.snapshots.keep)
-    yield from _snapshot_findings(
-        _name("snapshots", config, i), snapshots, _Bounds(first, end, store_position)
-    )
+    about = read_format(folder)
+    # With a log on Kafka, there are snapshots in shared storage as well.
+    is_resized = about is not None and bool(about.earlier) and config.ledger.kind == "rocksdb"
+    bounds = _Bounds(first, end, store_position, has_pages_before=is_resized)
+    yield from _snapshot_findings(_name("snapshots", config, i), snapshots, bounds)
 
 
 def _store_position(name: str, folder: Path) -> int | CheckResult:
@@ -317,6 +325,13 @@ def _snapshot_findings(name: str, snapshots: SnapshotFolder, at: _Bounds) -> Ite
     if at.first > 0 and not usable:
         what = f"none can be used, and the log begins at {at.first:,}: everything before is lost"
         yield bad(name, what, f"{_RESTORE}.")
+        return
+    if at.has_pages_before and not usable:
+        what = (
+            "none can be used, and the log does not have the pages from before the number of "
+            "partitions was changed"
+        )
+        yield bad(name, what, _REPAIR)
         return
     if at.store is not None and usable and at.store < usable[-1].position:
         what = f"the store is at {at.store:,}, before every usable snapshot"

@@ -226,6 +226,8 @@ def _make_plan(folder: Path, config: CorpusConfig, shape: Shape, clock: Clock) -
     shutil.rmtree(folder / _DRAFT, ignore_errors=True)
     if config.ledger.kind == "kafka":
         return _plan_on_kafka(folder, config, shape, clock)
+    about = read_format(folder)
+    assert about is not None
     with ExitStack() as closing:
         log: Log | None = None
         try:
@@ -250,11 +252,11 @@ def _make_plan(folder: Path, config: CorpusConfig, shape: Shape, clock: Clock) -
             if log is None
             or one.has_lost_records
             or _has_gaps(log.partition(one.partition))
-            or _has_no_start(folder, log.partition(one.partition), one.partition)
+            or _has_no_start(folder, log.partition(one.partition), one.partition, about)
         ]
         if not damaged:
             return None
-        return _build_draft(folder, config, clock, log, ends, damaged)
+        return _build_draft(folder, config, clock, about, log, ends, damaged)
 
 
 def _has_gaps(ledger: Ledger) -> bool:
@@ -268,10 +270,15 @@ def _has_gaps(ledger: Ledger) -> bool:
     return False
 
 
-def _has_no_start(folder: Path, ledger: Ledger, i: int) -> bool:
-    """Return whether a log begins after its first record, and no snapshot leads up to it."""
+def _is_whole_log(ledger: Ledger, about: CorpusFormat) -> bool:
+    """Return whether a log has everything: not if it begins with pages of other partitions."""
+    return ledger.first == 0 and not about.earlier
+
+
+def _has_no_start(folder: Path, ledger: Ledger, i: int, about: CorpusFormat) -> bool:
+    """Return whether a log does not have everything, and no snapshot leads up to it."""
     first, end = ledger.first, ledger.end
-    return first > 0 and not any(
+    return not _is_whole_log(ledger, about) and not any(
         first <= saved.position <= end and restore_shard(saved, is_reader=True) is not None
         for saved in SnapshotFolder(folder / "snapshots" / str(i)).list_saved()
     )
@@ -284,13 +291,12 @@ def _build_draft(
     folder: Path,
     config: CorpusConfig,
     clock: Clock,
+    about: CorpusFormat,
     log: Log | None,
     ends: list[PartitionEnds],
     damaged: list[PartitionEnds],
 ) -> _Plan:
     """Build a new log, and a new store and snapshot of each damaged partition."""
-    about = read_format(folder)
-    assert about is not None
     draft = folder / _DRAFT
     create_folder(draft)
     results: list[tuple[str, str, str]] = []
@@ -304,7 +310,7 @@ def _build_draft(
                 assert ledger is not None
                 _copy_records(ledger, new_log, one.partition)
                 continue
-            state = _newest_state(folder, config, ledger, one)
+            state = _newest_state(folder, config, about, ledger, one)
             end = _build_partition(folder, config, about, new_log, one, state)
             positions[str(one.partition)] = state.position
             parts += [f"store/{one.partition}", f"snapshots/{one.partition}"]
@@ -329,7 +335,11 @@ class _State(NamedTuple):
 
 
 def _newest_state(
-    folder: Path, config: CorpusConfig, ledger: Ledger | None, ends: PartitionEnds
+    folder: Path,
+    config: CorpusConfig,
+    about: CorpusFormat,
+    ledger: Ledger | None,
+    ends: PartitionEnds,
 ) -> _State:
     """Return the state of the newest usable snapshot, followed by the log as far as it goes."""
     first, end = (ledger.first, ledger.end) if ledger is not None else (0, 0)
@@ -344,7 +354,7 @@ def _newest_state(
         empty = Shard(config.shard_settings(), due_table=shipped_due_table())
         return state or _State(empty, 0, "an empty state", None)
     if state is None:
-        if first > 0:
+        if not _is_whole_log(ledger, about):
             empty = Shard(config.shard_settings(), due_table=shipped_due_table())
             return _State(empty, 0, "an empty state", None)
         state = _State(initial_shard(ledger), 0, "the log", None)

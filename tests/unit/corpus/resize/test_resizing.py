@@ -1,5 +1,6 @@
 """``recrawl resize`` on a corpus whose log is in its folder."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pytest
 
 import recrawl
 from recrawl import Outcome
-from recrawl.corpus import CorpusConfig, resize_corpus
+from recrawl.corpus import CorpusConfig, Severity, check_corpus, repair_corpus, resize_corpus
 from recrawl.corpus.leasing.old_handles import OldHandles
 from recrawl.errors import (
     ChangesLost,
@@ -47,6 +48,19 @@ def test_nothing_is_lost(filled: Filled, clock: ManualClock, partitions: int) ->
     format = read_format(filled.folder)
     assert format is not None
     assert (format.partitions, format.generation, format.earlier) == (partitions, 1, (3,))
+
+
+def test_doctor_accepts_a_configuration_with_the_old_number(
+    filled: Filled, clock: ManualClock
+) -> None:
+    resize_corpus(filled.folder, 2)
+    before = json.loads((filled.folder / "last-config.json").read_text())
+    assert before["corpus"]["partitions"] == 3
+    found = [*check_corpus(filled.folder, clock=clock), *repair_corpus(filled.folder, clock=clock)]
+    assert [one for one in found if one.level == Severity.BAD] == []
+    assert found[-1].check == "repair"
+    with recrawl.open(filled.folder, clock=clock) as corpus:
+        check(filled, corpus)
 
 
 def test_a_second_change_keeps_handles_and_feed(filled: Filled, clock: ManualClock) -> None:
