@@ -364,11 +364,15 @@ def deep_check(folder: Path, config: CorpusConfig) -> Iterator[CheckResult]:
     with ExitStack() as closing:
         log = open_log(folder, config, mode="reader")
         closing.callback(log.close)
+        about = read_format(folder)
+        is_resized = about is not None and bool(about.earlier)
         for i in range(config.corpus.partitions):
             ledger = log.partition(i)
             snapshots = SnapshotFolder(folder / "snapshots" / str(i), keep=config.snapshots.keep)
             yield from _records(_name("records", config, i), ledger)
-            yield from _replay_findings(_name("replay", config, i), ledger, snapshots)
+            yield from _replay_findings(
+                _name("replay", config, i), ledger, snapshots, has_pages_before=is_resized
+            )
             yield from _checkpoints(_name("snapshots", config, i), snapshots)
             yield from _all_keys(_name("store files", config, i), folder / "store" / str(i))
 
@@ -402,11 +406,14 @@ def _records(name: str, ledger: Ledger) -> Iterator[CheckResult]:
         yield bad(name, f"{len(wrong):,} records cannot be decoded", f"{_RESTORE}.")
 
 
-def _replay_findings(name: str, ledger: Ledger, snapshots: SnapshotFolder) -> Iterator[CheckResult]:
+def _replay_findings(
+    name: str, ledger: Ledger, snapshots: SnapshotFolder, *, has_pages_before: bool
+) -> Iterator[CheckResult]:
     """Replay the log from its beginning or the oldest snapshot; compare with each later snapshot.
 
     Older versions of recrawl learned by other rules, so replay does not lead to snapshots of older
-    formats: it starts with the newest of those.
+    formats: it starts with the newest of those.  Nor does it lead to pages that came from other
+    partitions.
     """
     usable = [
         (one, shard)
@@ -414,7 +421,7 @@ def _replay_findings(name: str, ledger: Ledger, snapshots: SnapshotFolder) -> It
         if ledger.first <= one.position <= ledger.end and (shard := shard_of(one)) is not None
     ]
     n_older = sum(_is_older(one) for one, _ in usable)
-    if ledger.first == 0 and n_older == 0:
+    if ledger.first == 0 and n_older == 0 and not has_pages_before:
         past, later = ReplayStart(initial_shard(ledger), 0), usable
     elif usable:
         n_passed = max(n_older, 1)

@@ -555,6 +555,7 @@ class _Reading:
     def replay(self) -> tuple[BeliefSeries, BeliefSeries]:
         """Apply every record; find events, and return the beliefs until now and ahead."""
         shard, position = nearest_start(self.partition)
+        self.from_ms = max(self.from_ms, shard.now_ms)  # the log may begin before all snapshots
         sampler = _Sampler(self.page, _grid(self.from_ms, self.until_ms, _MOMENTS))
         for step in steps(self.partition.ledger, position, shard, on_record=self.on_record):
             if step.at_ms > self.until_ms:
@@ -653,8 +654,8 @@ def read_page_history(
             for at_ms, number in found.signals
         ),
         orders=tuple(found.orders),
-        # The feed of changes is as long as the log.
-        earlier=() if is_cut else _changes_before(node.store, page, ledger.first),
+        # The feed of changes is as long as the log; changes in other partitions are at 0.
+        earlier=() if is_cut else _changes_before(node.store, page, max(ledger.first, 1)),
         believed=believed,
         ahead=ahead,
         is_belief_present=is_cut and believed is not None,

@@ -205,6 +205,11 @@ def log_start_time(partition: Partition) -> LogTime:
     return LogTime(0, 0) if is_begun else usable[-1][0]
 
 
+def _is_whole(partition: Partition) -> bool:
+    """Return whether replay can start with nothing: the log has its beginning, and all pages."""
+    return partition.ledger.first == 0 and not partition.begins_with_snapshot
+
+
 def nearest_start(partition: Partition, at_ms: int | None = None) -> ReplayStart:
     """Return the nearest shard at or before a time from which replay can start.
 
@@ -218,11 +223,12 @@ def nearest_start(partition: Partition, at_ms: int | None = None) -> ReplayStart
     Raises
     ------
     TimeLost
-        If every usable snapshot is later, and the beginning of the log has been deleted.
+        If every usable snapshot is later, and the beginning of the log has been deleted, or does
+        not have the pages that came from other partitions.
     """
     usable = _usable_snapshots(partition)
     if at_ms is None:
-        if partition.ledger.first == 0:
+        if _is_whole(partition):
             return ReplayStart(initial_shard(partition.ledger), 0)
         usable.reverse()
     for time, saved in usable:
@@ -231,7 +237,7 @@ def nearest_start(partition: Partition, at_ms: int | None = None) -> ReplayStart
         shard = shard_of(saved)
         if shard is not None:
             return ReplayStart(shard, saved.position)
-    if partition.ledger.first == 0:
+    if _is_whole(partition):
         return ReplayStart(initial_shard(partition.ledger), 0)
     if not usable:
         raise TimeLost(f"partition {partition.number} has no usable snapshot")
@@ -242,8 +248,8 @@ def nearest_start(partition: Partition, at_ms: int | None = None) -> ReplayStart
 
 
 def earliest_ms(partition: Partition) -> int | None:
-    """Return the earliest time that replay can reach; None if the log has its beginning."""
-    if partition.ledger.first == 0:
+    """Return the earliest time that replay can reach; None if the log has everything."""
+    if _is_whole(partition):
         return None
     usable = _usable_snapshots(partition)
     return usable[-1][0].now_ms if usable else None

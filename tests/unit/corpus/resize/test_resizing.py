@@ -56,7 +56,8 @@ def test_doctor_accepts_a_configuration_with_the_old_number(
     resize_corpus(filled.folder, 2)
     before = json.loads((filled.folder / "last-config.json").read_text())
     assert before["corpus"]["partitions"] == 3
-    found = [*check_corpus(filled.folder, clock=clock), *repair_corpus(filled.folder, clock=clock)]
+    found = [*check_corpus(filled.folder, is_deep=True, clock=clock)]
+    found += repair_corpus(filled.folder, clock=clock)
     assert [one for one in found if one.level == Severity.BAD] == []
     assert found[-1].check == "repair"
     with recrawl.open(filled.folder, clock=clock) as corpus:
