@@ -226,7 +226,12 @@ def _open_store(partition: Partition, end: int) -> Store | None:
 
 def _rebuild_store(partition: Partition) -> bool:
     """Rebuild the store if it is marked as damaged; return whether it was."""
-    return rebuild_damaged_store(partition.store_folder, partition.ledger, partition.snapshots)
+    return rebuild_damaged_store(
+        partition.store_folder,
+        partition.ledger,
+        partition.snapshots,
+        begins_with_snapshot=partition.begins_with_snapshot,
+    )
 
 
 def _install_store(partition: Partition, checkpoint: Path | None) -> Store:

@@ -22,7 +22,13 @@ CHECKPOINT = "store"
 """Name of the copy of the store in the folder of a snapshot."""
 
 
-def rebuild_damaged_store(store_folder: Path, ledger: Ledger, snapshots: SnapshotFolder) -> bool:
+def rebuild_damaged_store(
+    store_folder: Path,
+    ledger: Ledger,
+    snapshots: SnapshotFolder,
+    *,
+    begins_with_snapshot: bool = False,
+) -> bool:
     """Replace a store that is marked as damaged; keep its files as ``.broken``.
 
     Recovery then replays the log from the position of the replacement on.
@@ -33,6 +39,8 @@ def rebuild_damaged_store(store_folder: Path, ledger: Ledger, snapshots: Snapsho
         Folder of the store.
     ledger, snapshots
         Log and snapshots of the same partition.
+    begins_with_snapshot
+        Whether the log alone is not the whole partition: its pages came from other partitions.
 
     Returns
     -------
@@ -42,7 +50,7 @@ def rebuild_damaged_store(store_folder: Path, ledger: Ledger, snapshots: Snapsho
     Raises
     ------
     RecoveryError
-        If no copy is intact, and the log does not begin at 0.
+        If no copy is intact, and the log does not have everything.
     """
     what = damage_mark(store_folder)
     if what is None:
@@ -55,10 +63,13 @@ def rebuild_damaged_store(store_folder: Path, ledger: Ledger, snapshots: Snapsho
             )
             replace_store(store_folder, saved.folder / CHECKPOINT)
             return True
-    if first > 0:
+    if first > 0 or begins_with_snapshot:
+        lacks = f"begins at {first} instead of 0"
+        if first == 0:
+            lacks = "does not have the pages from before the number of partitions was changed"
         raise RecoveryError(
             f"the store {store_folder} is damaged ({what}), the copies of it in snapshots too, and "
-            f"the log begins at {first} instead of 0. Run `recrawl doctor --repair --backup DEST` "
+            f"the log {lacks}. Run `recrawl doctor --repair --backup DEST` "
             "with the folder of your backups, or `recrawl restore`."
         )
     logger.warning("store %s is damaged (%s): rebuilding it from the whole log", store_folder, what)

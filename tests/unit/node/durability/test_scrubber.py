@@ -10,7 +10,13 @@ import pytest
 
 import recrawl
 from recrawl import Outcome
-from recrawl.corpus import Corpus, CorpusConfig, check_corpus, repair_from_backup
+from recrawl.corpus import (
+    Corpus,
+    CorpusConfig,
+    check_corpus,
+    repair_from_backup,
+    resize_corpus,
+)
 from recrawl.errors import BackupError, RecoveryError, StorageError
 from recrawl.kv import damage_mark
 from recrawl.kv.options import _shared_cache
@@ -186,6 +192,24 @@ def test_a_store_that_nothing_can_rebuild_is_left_as_it_is(scenario: Scenario) -
     with open_it(folder, clock, snapshots={"keep": 1}) as corpus:
         corpus.add(["https://new.example/"])
         corpus.snapshot()
+    files = sorted(path.name for path in (folder / "store/0").glob("*.sst"))
+    for path in folder.glob("snapshots/0/*/store/*.sst"):
+        damage(path)
+    scrub_corpus(folder, shape_of(folder), clock)
+    with pytest.raises(RecoveryError, match=r"doctor --repair --backup DEST"):
+        open_it(folder, clock)
+    assert sorted(path.name for path in (folder / "store/0").glob("*.sst")) == files
+
+
+def test_a_store_with_pages_of_earlier_partitions_is_not_rebuilt_from_the_log(
+    scenario: Scenario,
+) -> None:
+    """Their URLs are in no record of it, so it must not be put aside."""
+    folder, clock = scenario
+    for partitions in (2, 1):
+        resize_corpus(folder, partitions)
+    with open_it(folder, clock) as corpus:
+        assert corpus.nodes[0].ledger.first == 0
     files = sorted(path.name for path in (folder / "store/0").glob("*.sst"))
     for path in folder.glob("snapshots/0/*/store/*.sst"):
         damage(path)
