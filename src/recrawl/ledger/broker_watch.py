@@ -12,8 +12,9 @@ import threading
 import time
 from collections.abc import Callable, Collection
 from typing import Final
+from weakref import WeakSet
 
-__all__ = ["BrokerWatch", "accepts_connections"]
+__all__ = ["BrokerWatch", "ClientLog", "accepts_connections"]
 
 _STEP_SECONDS: Final = 1.0
 _CONNECT_SECONDS_MAX: Final = 2.0
@@ -32,8 +33,25 @@ _OF_SETTINGS: Final = re.compile(r"sasl|ssl|tls|authenti|authori|certificate|sec
 _REPEATED: Final = frozenset({"GETPID", "REQTMOUT"})
 
 
+class ClientLog:
+    """The logger of some clients, which hold it: as long as it is there, they are.
+
+    Parameters
+    ----------
+    watch
+        Where their lines go.
+    """
+
+    def __init__(self, watch: "BrokerWatch") -> None:
+        self._watch = watch
+
+    def log(self, level: int, text: str, *args: object) -> None:
+        """Take a line of a client; clients call this like `logging.Logger.log`."""
+        self._watch.log(level, text, *args)
+
+
 class BrokerWatch:
-    """The logger of all Kafka clients of a process.
+    """What the loggers of all Kafka clients of a process do with their lines.
 
     Parameters
     ----------
@@ -60,14 +78,22 @@ class BrokerWatch:
         self._monotonic = monotonic
         self._is_stepped = is_stepped
         self._lock = threading.Lock()
+        self._clients: WeakSet[ClientLog] = WeakSet()
         self._thread: threading.Thread | None = None
         self._failed: dict[str, str] = {}  # what each broker's last failure was, not yet looked at
         self._away: set[str] = set()  # announced
         self._back: dict[str, float] = {}  # when they were reached again, which is not announced
         self._shown_at: dict[str, float] = {}
 
+    def new_log(self) -> ClientLog:
+        """Return a logger for clients; without any, brokers are not watched."""
+        made = ClientLog(self)
+        with self._lock:
+            self._clients.add(made)
+        return made
+
     def log(self, level: int, text: str, *args: object) -> None:
-        """Take a line of a client; clients call this like `logging.Logger.log`."""
+        """Take a line, see `ClientLog.log`."""
         facility, message = (str(args[0]), str(args[-1])) if len(args) > 2 else ("", text % args)
         message = _IN_STATE.sub("", _THREAD.sub("", message))
         found = _BROKER.fullmatch(message)
@@ -112,6 +138,9 @@ class BrokerWatch:
     def step(self) -> bool:
         """Look at the brokers that failed, announce changes, and return whether to go on."""
         with self._lock:
+            if not self._clients:  # nobody tries to reach them any longer
+                self._failed, self._away, self._back, self._thread = {}, set(), {}, None
+                return False
             failed, self._failed = self._failed, {}
             away = set(self._away)
         # One that accepts a connection has only ended an old one.

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
+from weakref import WeakMethod
 
 from recrawl.errors import LedgerError
 from recrawl.ledger.broker_watch import BrokerWatch
@@ -34,7 +35,7 @@ __all__ = [
 LOGGER = logging.getLogger("recrawl.ledger.kafka")
 LOGGER.addHandler(logging.NullHandler())  # without it, Python prints warnings to stderr
 CLIENT_LOG = BrokerWatch(LOGGER)
-"""The logger of all clients of this process."""
+"""What becomes of the lines of all clients of this process."""
 
 _T = TypeVar("_T")
 _RETRY_SECONDS = 0.05
@@ -127,8 +128,23 @@ class Brokers:
         """Use this client to find out why brokers do not answer."""
         self._admin = admin
 
-    def on_error(self, error: KafkaError) -> None:
-        """Log and keep a message of a client, which calls this."""
+    def error_callback(self) -> Callable[[KafkaError], None]:
+        """Return what a client calls with its errors; it does not hold this object.
+
+        This object holds a client, and Python cannot find cycles that pass through clients: they
+        would never end.
+        """
+        found = WeakMethod(self._on_error)
+
+        def call(error: KafkaError) -> None:
+            on_error = found()
+            if on_error is not None:
+                on_error(error)
+
+        return call
+
+    def _on_error(self, error: KafkaError) -> None:
+        """Log and keep a message of a client."""
         LOGGER.info("%s", error)
         broker, separator, problem = error.str().partition(": ")
         if separator and len(self._problems) < _BROKERS_NAMED_MAX:
@@ -150,6 +166,7 @@ class Brokers:
         try:
             self._admin.list_topics(timeout=_PROBE_SECONDS)
         except KafkaException as silence:
+            _release_frames(silence)
             self._admin.poll(0)
             why = (
                 "; ".join(text for _, text in list(self._problems.values()))
@@ -178,12 +195,23 @@ def raise_as_ledger_error(what: str, brokers: Brokers | None = None) -> Iterator
     try:
         yield
     except KafkaException as error:
+        _release_frames(error)
         raise LedgerError(f"{what}: {_message_of(error, brokers)}") from error
     except SystemError as error:
         # A fatal error in a call with callbacks arrives wrapped in SystemError.
         if not isinstance(error.__cause__, KafkaException):
             raise
+        _release_frames(error.__cause__)
         raise LedgerError(f"{what}: {_message_of(error.__cause__, brokers)}") from error
+
+
+def _release_frames(error: KafkaException) -> None:
+    """Let go of what an error was raised in.
+
+    The client library never frees its errors, and they would keep the variables of all frames that
+    they have passed through: clients, and records that could not be appended.
+    """
+    error.__traceback__ = None
 
 
 def is_transient(error: KafkaError) -> bool:
@@ -209,6 +237,7 @@ def retry_while_transient(request: Callable[[float], _T], seconds_max: float) ->
         except KafkaException as error:
             if not is_transient(error.args[0]) or time.monotonic() > give_up_at:
                 raise
+            _release_frames(error)
             LOGGER.info("retrying after: %s", _message_of(error, None))
             time.sleep(_RETRY_SECONDS)
 

@@ -89,8 +89,8 @@ def client_settings_of(brokers: Brokers, settings: Mapping[str, Any]) -> dict[st
         "socket.timeout.ms": max(answer_ms, _SOCKET_MS_MIN),
         **settings,
         "bootstrap.servers": brokers.address,
-        "logger": CLIENT_LOG,
-        "error_cb": brokers.on_error,
+        "logger": CLIENT_LOG.new_log(),
+        "error_cb": brokers.error_callback(),
     }
 
 

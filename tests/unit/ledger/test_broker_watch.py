@@ -24,6 +24,7 @@ class Brokers:
             monotonic=lambda: self.now,
             is_stepped=True,
         )
+        self.log = self.watch.new_log()
 
     def fail(
         self, address: str, client: int = 1, level: int = logging.ERROR, scheme: str = ""
@@ -32,10 +33,10 @@ class Brokers:
         what = f"{broker}: Connect to ipv4#{address} failed: Connection refused"
         state = f" (after {client}ms in state CONNECT, 3 identical error(s) suppressed)"
         name = f"rdkafka#producer-{client}"
-        self.watch.log(level, LINE, "FAIL", name, f"[thrd:{broker}]: {what}{state}")
+        self.log.log(level, LINE, "FAIL", name, f"[thrd:{broker}]: {what}{state}")
 
     def say(self, facility: str, message: str, level: int = logging.ERROR) -> None:
-        self.watch.log(level, LINE, facility, "rdkafka#consumer-1", f"[thrd:main]: {message}")
+        self.log.log(level, LINE, facility, "rdkafka#consumer-1", f"[thrd:main]: {message}")
 
 
 @pytest.fixture
@@ -129,6 +130,21 @@ def test_one_broker_that_stays_away_does_not_hide_what_becomes_of_others(
     assert lines() == ["the Kafka brokers 127.0.0.1:9092, kafka-3:9092 can be reached again"]
 
 
+def test_brokers_are_not_watched_for_clients_that_have_ended(
+    brokers: Brokers, lines: Callable[[], list[str]]
+) -> None:
+    brokers.away = set(ADDRESSES)
+    brokers.fail(ADDRESSES[0])
+    assert brokers.watch.step()
+    assert len(lines()) == 1
+    del brokers.log
+    assert not brokers.watch.step()
+    brokers.log = brokers.watch.new_log()
+    brokers.fail(ADDRESSES[0])
+    assert brokers.watch.step()
+    assert len(lines()) == 1
+
+
 def test_a_connection_that_only_ended_is_not_announced(
     brokers: Brokers, lines: Callable[[], list[str]]
 ) -> None:
@@ -151,7 +167,7 @@ def test_what_does_not_pass_by_itself_is_shown_once_a_minute(
     brokers.say("FAIL", wrong)
     assert lines() == [wrong]
     brokers.say("GETPID", "Failed to acquire idempotence PID: Coordinator load in progress")
-    brokers.watch.log(logging.ERROR, "of another form")
+    brokers.log.log(logging.ERROR, "of another form")
     assert lines() == ["of another form"]
     assert not brokers.watch.step()
 

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -24,7 +25,7 @@ from recrawl.ledger import kafka_topic as kafka_topic_module
 from recrawl.ledger.contract import AppendedSpan, Record
 from recrawl.ledger.kafka import KafkaLedger, KafkaLog
 from recrawl.ledger.kafka_clients import Delivery, Sender
-from recrawl.ledger.kafka_errors import TRANSIENT_ERRORS
+from recrawl.ledger.kafka_errors import CLIENT_LOG, TRANSIENT_ERRORS
 from recrawl.testing.ledgers import LEDGER_CHECKS, N_PARTITIONS, LedgerCheck
 from tests.kafka_broker import SCRIPT
 from tests.unit.ledger.conftest import (
@@ -600,7 +601,7 @@ def test_an_error_names_what_a_broker_said_a_while_ago(monkeypatch: pytest.Monke
     brokers = kafka_errors.Brokers("a:1", 30.0)
     silent: Any = Silent()
     brokers.ask_with(silent)
-    brokers.on_error(KafkaError(KafkaError._TRANSPORT, "a:1/1: Connection refused"))
+    brokers.error_callback()(KafkaError(KafkaError._TRANSPORT, "a:1/1: Connection refused"))
     silence = KafkaError(KafkaError._TIMED_OUT)
     assert "30 s (a:1: Connection refused)" in brokers.problem(silence)
     monkeypatch.setattr(kafka_errors, "_PROBLEM_SECONDS_MAX", -1.0)  # as if it were long ago
@@ -764,6 +765,13 @@ def test_an_error_names_the_broker_that_does_not_answer_and_why(
                 KafkaLog.open(address, kafka_topic, seconds_max=30.0)
     with pytest.raises(LedgerError, match=r"nowhere.invalid:9092 .*Failed to resolve"):
         KafkaLog.open("nowhere.invalid:9092", kafka_topic, seconds_max=30.0)
+
+
+def test_a_log_that_could_not_be_opened_leaves_no_clients() -> None:
+    before = weakref.WeakSet(CLIENT_LOG._clients)
+    with pytest.raises(LedgerError, match="did not answer"):
+        KafkaLog.open("127.0.0.1:1", "log", n_partitions=1, seconds_max=0.1)
+    assert not set(CLIENT_LOG._clients).difference(before)
 
 
 @pytest.mark.slow_without_jit
