@@ -248,7 +248,8 @@ def _files_of(
         generation=shape.generation,
         reopen_ledger=reopen,
         n_partitions=config.corpus.partitions,
-        begins_with_snapshot=bool(shape.earlier),
+        # Also with a FORMAT file that was made from a configuration with the new topic.
+        begins_with_snapshot=shape.generation > 0,
     )
 
 

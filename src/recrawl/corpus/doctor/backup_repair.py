@@ -57,7 +57,7 @@ def repair_from_backup(folder: Path, backups: Path) -> Iterator[CheckResult]:
         yield ok("repair", "no store is known to be damaged; `recrawl doctor --scrub` looks for it")
         return
     about = read_format(folder)
-    begins_with_snapshot = about is not None and bool(about.earlier)
+    begins_with_snapshot = about is not None and about.generation > 0
     with ExitStack() as closing:
         log = open_log(folder, config, corpus_id=shape.corpus_id)
         closing.callback(log.close)

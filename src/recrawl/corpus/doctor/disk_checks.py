@@ -280,7 +280,7 @@ def _one_partition(
     snapshots = SnapshotFolder(folder / "snapshots" / str(i), keep=config.snapshots.keep)
     about = read_format(folder)
     # With a log on Kafka, there are snapshots in shared storage as well.
-    is_resized = about is not None and bool(about.earlier) and config.ledger.kind == "rocksdb"
+    is_resized = about is not None and about.generation > 0 and config.ledger.kind == "rocksdb"
     bounds = _Bounds(first, end, store_position, has_pages_before=is_resized)
     yield from _snapshot_findings(_name("snapshots", config, i), snapshots, bounds)
 
@@ -365,7 +365,7 @@ def deep_check(folder: Path, config: CorpusConfig) -> Iterator[CheckResult]:
         log = open_log(folder, config, mode="reader")
         closing.callback(log.close)
         about = read_format(folder)
-        is_resized = about is not None and bool(about.earlier)
+        is_resized = about is not None and about.generation > 0
         for i in range(config.corpus.partitions):
             ledger = log.partition(i)
             snapshots = SnapshotFolder(folder / "snapshots" / str(i), keep=config.snapshots.keep)

@@ -411,9 +411,12 @@ def _find_start(
 ) -> tuple[Shard, SavedSnapshot | None] | None:
     """Return the shard to replay the log on: from a snapshot, or an empty one."""
     found = _newest_usable_snapshot(partition, first, end, is_reader=is_reader)
-    if found is None and first == 0 and not partition.begins_with_snapshot:
-        return initial_shard(partition.ledger), None
-    return found
+    if found is not None or first > 0:
+        return found
+    # Without any record it is the log of a new corpus, whatever the name of its topic.
+    if partition.begins_with_snapshot and partition.ledger.end > 0:
+        return None
+    return initial_shard(partition.ledger), None
 
 
 def _make_node(

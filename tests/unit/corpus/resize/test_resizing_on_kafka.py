@@ -13,7 +13,13 @@ import recrawl
 from recrawl import Outcome
 from recrawl.corpus import Corpus, CorpusConfig, present_config, resize_corpus
 from recrawl.corpus.resize import resizing
-from recrawl.errors import ConfigError, CorpusError, FolderInUse, PartitionClosed
+from recrawl.errors import (
+    ConfigError,
+    CorpusError,
+    FolderInUse,
+    PartitionClosed,
+    RecoveryError,
+)
 from recrawl.folder_lock import check_folder_is_free
 from recrawl.node.durability.corpus_format import read_format
 from recrawl.node.durability.shared_copies import SharedPartitions
@@ -76,6 +82,26 @@ def test_a_machine_may_be_given_the_new_topic(
         assert corpus.stats().n_pages == len(filled.pages)
         again = corpus.lease(1)
         assert corpus.report(Outcome(handle=again[0].handle, digest=b"x")).counted.all()
+
+
+def test_a_machine_with_the_new_topic_and_other_storage_is_refused(
+    filled: Filled, tables: dict[str, Any], clock: ManualClock, tmp_path: Path
+) -> None:
+    """It would own partitions without their pages."""
+    resized = resize_corpus(filled.folder, 3)
+    tables["corpus"]["partitions"], tables["ledger"]["topic"] = 3, resized.topic
+    tables["snapshots"] = {"shared": str(tmp_path / "elsewhere")}
+    with pytest.raises(RecoveryError, match="does not have the pages"):
+        recrawl.open(tmp_path / "new", CorpusConfig.from_dict(tables), clock=clock)
+
+
+def test_a_new_corpus_may_have_a_topic_that_is_named_like_a_changed_one(
+    tables: dict[str, Any], clock: ManualClock, tmp_path: Path
+) -> None:
+    tables["ledger"]["topic"] += ".g1"
+    config = CorpusConfig.from_dict(tables)
+    with recrawl.open(tmp_path / "new", config, clock=clock) as corpus:
+        assert corpus.add(URLS).n_added == len(URLS)
 
 
 def stop_before(folder: Path, step: str) -> None:
