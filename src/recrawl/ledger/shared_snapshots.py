@@ -109,8 +109,9 @@ class SharedSnapshots:
 
     def __init__(self, storage: fs.FileSystem, root: str, origin: SnapshotOrigin) -> None:
         self._storage = storage
+        self._root = root.rstrip("/")
         self._origin = origin
-        self._corpus = f"{root.rstrip('/')}/{origin.corpus_id}"
+        self._corpus = f"{self._root}/{origin.corpus_id}"
         self._folder = f"{self._corpus}/{origin.partition}"
         # The chunks of the snapshot that was verified last.
         self._read_back: dict[str, _ReadBack] = {}
@@ -502,6 +503,22 @@ class SharedSnapshots:
         if len(text) <= _MANIFEST_BYTES_MAX:  # a longer one cannot be read, and is of no use
             self._write(path + _REMOVED, text)
         self._storage.delete_file(path)
+
+    def of_other_corpora(self, corpus_ids: Collection[str]) -> list["SharedSnapshots"]:
+        """Return those of some other corpora that have anything in the storage.
+
+        Parameters
+        ----------
+        corpus_ids
+            Ids of the corpora.
+        """
+        with self._removable():
+            selector = fs.FileSelector(self._root, allow_not_found=True)
+            found = {one.base_name for one in self._storage.get_file_info(selector)}
+        return [
+            SharedSnapshots(self._storage, self._root, SnapshotOrigin(one, 0))
+            for one in sorted(found.intersection(corpus_ids) - {self._origin.corpus_id})
+        ]
 
     def remove_unused_chunks(self, now_ms: int) -> int:
         """Remove chunks that no manifest of any partition has listed for a day; return how many.

@@ -1,6 +1,7 @@
 """Another machine continues a corpus on Kafka from snapshots in shared storage."""
 
 import logging
+import os
 import shutil
 import threading
 import time
@@ -12,7 +13,7 @@ import pytest
 
 import recrawl
 from recrawl import Outcome
-from recrawl.corpus import Corpus, CorpusConfig
+from recrawl.corpus import Corpus, CorpusConfig, resize_corpus
 from recrawl.corpus.doctor import CheckResult, Severity, check_corpus, repair_corpus
 from recrawl.errors import ConfigError, LedgerError, LogDamagedError, RecoveryError, SnapshotError
 from recrawl.kv.damage_marks import mark_damaged
@@ -494,6 +495,39 @@ def test_old_copies_are_removed(tmp_path: Path, config: CorpusConfig, clock: Man
         for i in range(6):
             work(a, f"x{i}", clock)
         assert len(copies_of(a)) == 4
+
+
+def test_what_a_resize_has_sent_that_was_given_up_is_removed(
+    tmp_path: Path, config: CorpusConfig, clock: ManualClock
+) -> None:
+    """It has the pages, also those that are forgotten later."""
+
+    def give_up(step: str) -> None:
+        if step == "close 0":
+            raise KeyboardInterrupt
+
+    with recrawl.open(tmp_path / "a", config, clock=clock) as a:
+        work(a, "x", clock)
+    with pytest.raises(KeyboardInterrupt):
+        resize_corpus(tmp_path / "a", 3, on_step=give_up)
+    unrelated = tmp_path / "shared" / ("0" * 32) / "chunks" / "00" / ("0" * 64)
+    unrelated.parent.mkdir(parents=True)
+    unrelated.write_bytes(b"of another corpus")
+    with recrawl.open(tmp_path / "a", config, clock=clock) as a:
+        own = tmp_path / "shared" / str(a.format.corpus_id)
+
+        def sent() -> list[Path]:
+            found = (tmp_path / "shared").glob("*/chunks/*/*")
+            return [one for one in found if own not in one.parents and one != unrelated]
+
+        assert sent()
+        for hours, is_kept in ((1, True), (30, False)):
+            for path in (*sent(), unrelated):
+                os.utime(path, (clock.wall_ms() / 1000 - hours * 3_600,) * 2)
+            for i in range(2):
+                work(a, f"{hours} {i}", clock)
+            assert bool(sent()) == is_kept
+    assert unrelated.exists()
 
 
 def check_storage(folder: Path, clock: ManualClock) -> CheckResult:

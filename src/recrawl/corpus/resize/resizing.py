@@ -31,7 +31,7 @@ from recrawl.node.config.values import PARTITIONS_MAX
 from recrawl.node.durability.corpus_format import (
     GENERATION_MAX,
     CorpusFormat,
-    new_corpus_id,
+    successor_id,
     write_format,
 )
 from recrawl.node.durability.layout_switch import NEXT_LAYOUT, finish_switch
@@ -174,18 +174,14 @@ def _check_can_resize(corpus: RecoveredCorpus, partitions: int) -> None:
 
 
 def _next_format(corpus: RecoveredCorpus, partitions: int, topic: str | None) -> CorpusFormat:
-    """Return the format of the corpus with its new partitions.
-
-    Their id follows from that of the old ones, so that repeated attempts agree, and files of the
-    old partitions are never taken for those of the new ones.
-    """
+    """Return the format of the corpus with its new partitions."""
     shape = corpus.shape
     generation = shape.generation + 1
     successor = Successor(
         topic=topic or "",
         n_partitions=partitions,
         generation=generation,
-        corpus_id=new_corpus_id(f"{shape.corpus_id} {generation} {partitions}"),
+        corpus_id=successor_id(shape.corpus_id, generation, partitions),
         old_handles=OldHandles.none().old,
         new_handles=OldHandles.none().new,
     )

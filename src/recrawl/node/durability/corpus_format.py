@@ -24,6 +24,7 @@ __all__ = [
     "new_corpus_id",
     "parts_in",
     "read_format",
+    "successor_id",
     "write_format",
 ]
 
@@ -83,6 +84,22 @@ def new_corpus_id(topic_id: str | None = None) -> str:
     if topic_id is not None:
         return hashlib.blake2b(topic_id.encode(), digest_size=_ID_BYTES).hexdigest()
     return secrets.token_hex(_ID_BYTES)
+
+
+def successor_id(corpus_id: str | None, generation: int, partitions: int) -> str:
+    """Return the id of a corpus after a change of its partitions.
+
+    It follows from the old one, so that repeated attempts agree, and files of the old partitions
+    are never taken for those of the new ones.
+
+    Parameters
+    ----------
+    corpus_id
+        Id before the change.
+    generation, partitions
+        Layout generation and number of partitions after it.
+    """
+    return new_corpus_id(f"{corpus_id} {generation} {partitions}")
 
 
 def parts_in(folder: Path) -> list[str]:

@@ -16,6 +16,8 @@ from recrawl.errors import LedgerError, RecrawlError, SnapshotError
 from recrawl.ledger import Ledger, SavedSnapshot, SnapshotFolder, SnapshotOrigin
 from recrawl.node.clock import Clock
 from recrawl.node.config.corpus_config import SnapshotsConfig
+from recrawl.node.config.values import PARTITIONS_MAX
+from recrawl.node.durability.corpus_format import successor_id
 from recrawl.node.durability.file_checks import check_snapshot
 from recrawl.node.durability.store_repair import is_intact, replace_store
 from recrawl.node.node import Node
@@ -179,9 +181,19 @@ class SharedCopies:
                     now_ms=self._clock.wall_ms(),
                 )
                 if self._node.partition == 0:  # one process is enough for all partitions
-                    self._shared.remove_unused_chunks(self._clock.wall_ms())
+                    self._remove_unused_chunks(self._clock.wall_ms())
             except RecrawlError as error:
                 logger.warning("old snapshots are not removed yet: %s", error)
+
+    def _remove_unused_chunks(self, now_ms: int) -> None:
+        """Remove chunks of the corpus, and what attempts to change its partitions have left."""
+        self._shared.remove_unused_chunks(now_ms)
+        origin, generation = self._folder.origin, self._node.generation + 1
+        if origin is None:
+            return
+        ids = {successor_id(origin.corpus_id, generation, n + 1) for n in range(PARTITIONS_MAX)}
+        for other in self._shared.of_other_corpora(ids):
+            other.remove_unused_chunks(now_ms)
 
     def _copy(self, is_stopping: Callable[[], bool]) -> None:
         saved = self._folder.list_saved()
