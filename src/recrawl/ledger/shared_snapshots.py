@@ -182,7 +182,9 @@ class SharedSnapshots:
                 raise
         return SharedSnapshot(saved.position, epoch, path)
 
-    def send_early(self, folder: Path, *, now_ms: int) -> int:
+    def send_early(
+        self, folder: Path, *, now_ms: int, on_request: Callable[[], None] = _do_nothing
+    ) -> int:
         """Store files before the snapshot that will have them, and read them back.
 
         They are chunks without a manifest, which are kept for a day.  `publish` and `verify` of
@@ -194,13 +196,16 @@ class SharedSnapshots:
             Folder of the files.
         now_ms
             Time in milliseconds since 1970.
+        on_request
+            Function to call before each chunk; an exception of it ends the upload.
         """
         n_bytes = 0
         place = SharedSnapshot(0, 0, f"{self._folder} before its first snapshot")
         with self._writable(0):
             paths = sorted(path for path in folder.rglob("*") if path.is_file())
-            files = [self._send_file(path, folder, now_ms, _do_nothing) for path in paths]
+            files = [self._send_file(path, folder, now_ms, on_request) for path in paths]
         for name in {chunk for file in files for chunk in file.chunks}:
+            on_request()
             data = self._read_chunk(place, name)
             n_bytes += len(data)
             self._read_back[name] = _ReadBack(len(data), now_ms)

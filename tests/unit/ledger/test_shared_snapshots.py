@@ -307,6 +307,26 @@ def test_snapshots_of_others_are_refused(tmp_path: Path) -> None:
         other.verify(published)
 
 
+def test_other_work_goes_on_while_files_are_sent_early(tmp_path: Path) -> None:
+    """The caller follows logs, which are shortened while large stores are sent and read."""
+    store = ObjectStore()
+    shared = in_memory(store)
+    saved = take_snapshot(tmp_path, 5)
+    n_sent: list[int] = []
+    n_read = shared.send_early(
+        saved.folder, now_ms=store.now_ms, on_request=lambda: n_sent.append(len(store.objects))
+    )
+    n_chunks = len(store.objects)
+    assert n_read > n_chunks > 2
+    assert {*range(n_chunks)} <= {*n_sent}  # before each that was sent
+    assert n_sent.count(n_chunks) >= n_chunks  # before each that was read
+    n_before = store.n_bytes_sent
+    published = shared.publish(saved, epoch=1, now_ms=store.now_ms)
+    assert len(store.objects) == n_chunks + 1
+    assert store.n_bytes_sent - n_before < n_before
+    assert shared.verify(published, now_ms=store.now_ms) == 0
+
+
 def test_old_snapshots_and_unused_chunks_are_removed(tmp_path: Path) -> None:
     store = ObjectStore()
     shared = in_memory(store)

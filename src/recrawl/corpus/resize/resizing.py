@@ -350,9 +350,8 @@ def _send_early(
     for i, (store, one) in enumerate(zip(draft.stores, copies, strict=True)):
         on_step(f"send {i}")
         store.checkpoint(folder)
-        one.send_early(folder, now_ms=time.time_ns() // 1_000_000)
+        one.send_early(folder, now_ms=time.time_ns() // 1_000_000, on_request=follow)
         shutil.rmtree(folder)
-        follow()
 
 
 def _follow(corpus: RecoveredCorpus) -> None:
