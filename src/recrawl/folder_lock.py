@@ -12,7 +12,7 @@ import weakref
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
-from recrawl.errors import FolderInUse
+from recrawl.errors import FolderInUse, StorageError
 
 if sys.platform != "win32":
     import fcntl
@@ -57,6 +57,8 @@ class FolderLock:
         ------
         FolderInUse
             If another process uses it, or this one does already.
+        StorageError
+            If the file of the lock cannot be written, or its file system has no locks.
         """
         path = folder / IN_USE_FILE
         with _HELD_LOCK:
@@ -65,15 +67,10 @@ class FolderLock:
                 raise FolderInUse(f"{folder} is in use by this process, {os.getpid()}")
             if held is not None:
                 held._finalizer()  # of a parent: to close it later would release the new lock
-            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
-            descriptor = os.open(path, flags, 0o666)
             try:
-                _lock(descriptor, folder)
-                _describe(descriptor)
-            except BaseException:
-                os.close(descriptor)
-                raise
-            lock = cls(descriptor)
+                lock = cls(_open_locked(path))
+            except OSError as error:
+                raise StorageError(f"{path} cannot be locked: {error.strerror}") from error
             _HELD[_identity(path)] = lock
         return lock
 
@@ -127,6 +124,8 @@ def address_of_user(folder: Path) -> str | None:
             fcntl.lockf(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except (BlockingIOError, PermissionError):
             return _user(descriptor).address
+        except OSError:
+            return None  # the file system has no locks
         finally:
             os.close(descriptor)
     return None
@@ -150,6 +149,19 @@ def _identity(path: Path) -> tuple[int, int]:
     except OSError:
         return 0, 0
     return found.st_dev, found.st_ino
+
+
+def _open_locked(path: Path) -> int:
+    """Return a descriptor of the file of a lock, which is locked and says who has it."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
+    descriptor = os.open(path, flags, 0o666)
+    try:
+        _lock(descriptor, path.parent)
+        _describe(descriptor)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
 
 
 def _lock(descriptor: int, folder: Path) -> None:

@@ -1,5 +1,6 @@
 """One process uses a folder at a time, and another one is told which; the lock ends with it."""
 
+import errno
 import gc
 import os
 import signal
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from recrawl.errors import FolderInUse
+from recrawl.errors import FolderInUse, StorageError
 from recrawl.folder_lock import (
     IN_USE_FILE,
     FolderLock,
@@ -141,3 +142,20 @@ def test_the_host_is_named_if_it_is_another_one(tmp_path: Path) -> None:
         (tmp_path / IN_USE_FILE).write_text("")
         with pytest.raises(FolderInUse, match=r"by another process$"):
             FolderLock.take(tmp_path)
+
+
+def test_a_file_system_that_does_not_lock_is_an_error_of_storage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr("recrawl.folder_lock.fcntl.lockf", refuse)
+    for _ in range(2):
+        with pytest.raises(StorageError, match=r"in-use.lock cannot be locked: No locks available"):
+            FolderLock.take(tmp_path)
+    assert address_of_user(tmp_path) is None  # who only reads needs no lock
+    (tmp_path / IN_USE_FILE).unlink()
+    (tmp_path / IN_USE_FILE).symlink_to("elsewhere")
+    with pytest.raises(StorageError, match=r"in-use.lock cannot be locked: Too many levels"):
+        FolderLock.take(tmp_path)
