@@ -23,7 +23,7 @@ except ImportError as error:
     ) from error
 
 __all__ = [
-    "CLIENT_LOG",
+    "BROKER_WATCH",
     "LOGGER",
     "TRANSIENT_ERRORS",
     "Brokers",
@@ -34,8 +34,8 @@ __all__ = [
 
 LOGGER = logging.getLogger("recrawl.ledger.kafka")
 LOGGER.addHandler(logging.NullHandler())  # without it, Python prints warnings to stderr
-CLIENT_LOG = BrokerWatch(LOGGER)
-"""What becomes of the lines of all clients of this process."""
+BROKER_WATCH = BrokerWatch(LOGGER)
+"""The watch of all clients of this process."""
 
 _T = TypeVar("_T")
 _RETRY_SECONDS = 0.05

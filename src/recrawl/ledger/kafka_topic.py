@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from recrawl.errors import LedgerError
 from recrawl.ledger.contract import RECORD_BYTES_MAX
 from recrawl.ledger.kafka_errors import (
-    CLIENT_LOG,
+    BROKER_WATCH,
     LOGGER,
     Brokers,
     is_transient,
@@ -89,7 +89,7 @@ def client_settings_of(brokers: Brokers, settings: Mapping[str, Any]) -> dict[st
         "socket.timeout.ms": max(answer_ms, _SOCKET_MS_MIN),
         **settings,
         "bootstrap.servers": brokers.address,
-        "logger": CLIENT_LOG.new_log(),
+        "logger": BROKER_WATCH.new_log(),
         "error_cb": brokers.error_callback(),
     }
 

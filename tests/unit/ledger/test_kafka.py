@@ -25,7 +25,7 @@ from recrawl.ledger import kafka_topic as kafka_topic_module
 from recrawl.ledger.contract import AppendedSpan, Record
 from recrawl.ledger.kafka import KafkaLedger, KafkaLog
 from recrawl.ledger.kafka_clients import Delivery, Sender
-from recrawl.ledger.kafka_errors import CLIENT_LOG, TRANSIENT_ERRORS
+from recrawl.ledger.kafka_errors import BROKER_WATCH, TRANSIENT_ERRORS
 from recrawl.testing.ledgers import LEDGER_CHECKS, N_PARTITIONS, LedgerCheck
 from tests.kafka_broker import SCRIPT
 from tests.unit.ledger.conftest import (
@@ -768,10 +768,10 @@ def test_an_error_names_the_broker_that_does_not_answer_and_why(
 
 
 def test_a_log_that_could_not_be_opened_leaves_no_clients() -> None:
-    before = weakref.WeakSet(CLIENT_LOG._clients)
+    before = weakref.WeakSet(BROKER_WATCH._clients)
     with pytest.raises(LedgerError, match="did not answer"):
         KafkaLog.open("127.0.0.1:1", "log", n_partitions=1, seconds_max=0.1)
-    assert not set(CLIENT_LOG._clients).difference(before)
+    assert not set(BROKER_WATCH._clients).difference(before)
 
 
 @pytest.mark.slow_without_jit
