@@ -12,6 +12,7 @@ import pytest
 import recrawl
 from recrawl import Outcome
 from recrawl.corpus import Corpus, CorpusConfig, present_config, resize_corpus
+from recrawl.corpus.opening import adopt_successor
 from recrawl.corpus.resize import resizing
 from recrawl.errors import (
     ConfigError,
@@ -197,7 +198,7 @@ def test_nobody_opens_the_folder_before_it_has_the_new_partitions(
     filled: Filled, config: CorpusConfig, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was opened then would be removed under the hands of the other process."""
-    adopt = resizing.adopt_successor
+    adopt = adopt_successor
 
     def look_and_adopt(*args: Any) -> None:
         with pytest.raises(FolderInUse):
