@@ -249,7 +249,7 @@ def _files_of(
         reopen_ledger=reopen,
         n_partitions=config.corpus.partitions,
         # Also with a FORMAT file that was made from a configuration with the new topic.
-        begins_with_snapshot=shape.generation > 0,
+        begins_with_snapshot=shape.logs_lack_pages,
     )
 
 

@@ -118,7 +118,7 @@ def _restore(source: RestoreSource, target: Path, at_ms: int) -> RestoredAt:
             copies = shared.of(shape.corpus_id, i)
             assert copies is not None
             saved = _fetch_before(copies, target, SnapshotOrigin(shape.corpus_id, i), at_ms)
-            if saved is None and shape.generation > 0:
+            if saved is None and shape.logs_lack_pages:
                 raise _before_resize_error(shape, i, at_ms)
             if saved is None and (ledger is None or ledger.first > 0):
                 raise _no_start_error(copies, i, at_ms)
@@ -144,7 +144,7 @@ def _begin_ms(source: RestoreSource) -> int | None:
 
     Logs of partitions that came from others begin later than the corpus.
     """
-    if source.log is None or source.shape.generation > 0:
+    if source.log is None or source.shape.logs_lack_pages:
         return None
     found = []
     for i in range(source.shape.partitions):

@@ -11,7 +11,7 @@ from recrawl.corpus.doctor.disk_checks import config_check, format_check
 from recrawl.errors import BackupError, RecoveryError
 from recrawl.kv import damage_mark
 from recrawl.ledger import Ledger, SnapshotFolder
-from recrawl.node.durability.corpus_format import read_format
+from recrawl.node.durability.corpus_format import logs_lack_pages
 from recrawl.node.durability.log_opening.open_log import open_log
 from recrawl.node.durability.store_repair import (
     CHECKPOINT,
@@ -56,8 +56,7 @@ def repair_from_backup(folder: Path, backups: Path) -> Iterator[CheckResult]:
     if not any(damage_mark(store) for store in stores):
         yield ok("repair", "no store is known to be damaged; `recrawl doctor --scrub` looks for it")
         return
-    about = read_format(folder)
-    begins_with_snapshot = about is not None and about.generation > 0
+    begins_with_snapshot = logs_lack_pages(folder)
     with ExitStack() as closing:
         log = open_log(folder, config, corpus_id=shape.corpus_id)
         closing.callback(log.close)

@@ -26,7 +26,7 @@ from recrawl.folder_lock import IN_USE_FILE
 from recrawl.kv import KeyValues
 from recrawl.ledger import Ledger, Log, SavedSnapshot, SnapshotFolder
 from recrawl.node.config.corpus_config import CorpusConfig
-from recrawl.node.durability.corpus_format import read_format
+from recrawl.node.durability.corpus_format import logs_lack_pages, read_format
 from recrawl.node.durability.log_damage import PartitionEnds, read_partition_ends
 from recrawl.node.durability.log_opening.open_log import open_log
 from recrawl.node.durability.log_opening.successor import in_present_layout
@@ -278,10 +278,9 @@ def _one_partition(
         store_position = store
         yield _store_finding(store_name, store, end)
     snapshots = SnapshotFolder(folder / "snapshots" / str(i), keep=config.snapshots.keep)
-    about = read_format(folder)
     # With a log on Kafka, there are snapshots in shared storage as well.
-    is_resized = about is not None and about.generation > 0 and config.ledger.kind == "rocksdb"
-    bounds = _Bounds(first, end, store_position, has_pages_before=is_resized)
+    has_pages_before = config.ledger.kind == "rocksdb" and logs_lack_pages(folder)
+    bounds = _Bounds(first, end, store_position, has_pages_before=has_pages_before)
     yield from _snapshot_findings(_name("snapshots", config, i), snapshots, bounds)
 
 
@@ -364,14 +363,13 @@ def deep_check(folder: Path, config: CorpusConfig) -> Iterator[CheckResult]:
     with ExitStack() as closing:
         log = open_log(folder, config, mode="reader")
         closing.callback(log.close)
-        about = read_format(folder)
-        is_resized = about is not None and about.generation > 0
+        has_pages_before = logs_lack_pages(folder)
         for i in range(config.corpus.partitions):
             ledger = log.partition(i)
             snapshots = SnapshotFolder(folder / "snapshots" / str(i), keep=config.snapshots.keep)
             yield from _records(_name("records", config, i), ledger)
             yield from _replay_findings(
-                _name("replay", config, i), ledger, snapshots, has_pages_before=is_resized
+                _name("replay", config, i), ledger, snapshots, has_pages_before=has_pages_before
             )
             yield from _checkpoints(_name("snapshots", config, i), snapshots)
             yield from _all_keys(_name("store files", config, i), folder / "store" / str(i))

@@ -272,7 +272,7 @@ def _has_gaps(ledger: Ledger) -> bool:
 
 def _is_whole_log(ledger: Ledger, about: CorpusFormat) -> bool:
     """Return whether a log has everything: not if it begins with pages of other partitions."""
-    return ledger.first == 0 and about.generation == 0
+    return ledger.first == 0 and not about.logs_lack_pages
 
 
 def _has_no_start(folder: Path, ledger: Ledger, i: int, about: CorpusFormat) -> bool:

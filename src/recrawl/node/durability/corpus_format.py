@@ -21,6 +21,7 @@ __all__ = [
     "FORMAT_FILE",
     "GENERATION_MAX",
     "CorpusFormat",
+    "logs_lack_pages",
     "new_corpus_id",
     "parts_in",
     "read_format",
@@ -72,6 +73,14 @@ class CorpusFormat:
     topic: str | None = None
     earlier: tuple[int, ...] = ()
 
+    @property
+    def logs_lack_pages(self) -> bool:
+        """Whether the first snapshots have pages that the logs do not: those of older partitions.
+
+        Then a log that has its beginning is not the whole partition.
+        """
+        return self.generation > 0
+
 
 def new_corpus_id(topic_id: str | None = None) -> str:
     """Return a new id: 128 bits as hexadecimal digits.
@@ -105,6 +114,12 @@ def successor_id(corpus_id: str | None, generation: int, partitions: int) -> str
 def parts_in(folder: Path) -> list[str]:
     """Return which parts of a corpus a folder has: log, store or snapshots, if not empty."""
     return [name for name in _PARTS if (folder / name).is_dir() and any((folder / name).iterdir())]
+
+
+def logs_lack_pages(folder: Path) -> bool:
+    """Return whether the logs of a corpus lack pages; see `CorpusFormat.logs_lack_pages`."""
+    content = read_format(folder)
+    return content is not None and content.logs_lack_pages
 
 
 def write_format(folder: Path, content: CorpusFormat) -> None:
